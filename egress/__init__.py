@@ -1,0 +1,1 @@
+"""What one sandbox may reach: DNS, nftables, mitmproxy and the Credential Vault."""

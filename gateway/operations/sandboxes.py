@@ -1,0 +1,533 @@
+"""The verbs of a sandbox: gather facts, decide in the pure rooms, record, act."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+
+from gateway.config import Settings
+from gateway.operations.ports import Runtime
+from gateway.operations.provisioning import ACCEPTED, PAUSING, REMOVING, RESUMING, Attempt, Provisioner
+from gateway.operations.register import Register, with_status
+from gateway.operations.services import Caller, ProxyTarget
+from gateway.operations.tasks import Tasks
+from gateway.sandboxes import endpoints, expiry, metadata, query, states, volumes
+from gateway.sandboxes.endpoints import Hosts, Route
+from gateway.sandboxes.model import BundleMount, Observed, SandboxPlan, SandboxRecord, Secret, State, Status
+from gateway.sandboxes.plan import Facts, ceilings, kept_extensions, make_plan
+from policies.limits import Demand, judge_metadata
+from specs.errors import (
+    BadRequest,
+    BoxwrightError,
+    Conflict,
+    InvalidMetadataLabel,
+    NoAddressYet,
+    PauseFailed,
+    ResumeFailed,
+    SandboxNotFound,
+    SandboxNotPaused,
+    SandboxNotRunning,
+)
+from specs.lifecycle import CreateSandboxRequest
+from specs.names import PORT_EGRESS
+
+UNDO_SECONDS: Final = 10.0
+SALT_BYTES: Final = 16
+
+_log = structlog.get_logger(__name__)
+
+
+class Sandboxes:
+    """What callers can do with sandboxes.
+
+    Args:
+        secret: the installation's secret; execd's tokens are derived from it.
+        bundle: the execd bundle that is mounted into every new sandbox.
+    """
+
+    def __init__(
+        self,
+        register: Register,
+        provisioner: Provisioner,
+        runtime: Runtime,
+        tasks: Tasks,
+        settings: Settings,
+        *,
+        secret: bytes,
+        bundle: BundleMount,
+    ) -> None:
+        self._register = register
+        self._provisioner = provisioner
+        self._runtime = runtime
+        self._tasks = tasks
+        self._settings = settings
+        self._secret = secret
+        self._bundle = bundle
+        self._instance: str | None = None
+
+    # -- create ------------------------------------------------------------------------
+
+    async def create(
+        self, request: CreateSandboxRequest, caller: Caller, *, idempotency_key: str | None = None
+    ) -> SandboxRecord:
+        """
+        Record a sandbox, begin making it, and wait a bounded time for it to run.
+
+        Returns:
+            The record, `Running` or still `Pending`; with a key used before, the sandbox made then.
+
+        Raises:
+            BadRequest: the request asks for what cannot be.
+            Conflict: the key was used for another request, or for a sandbox that was deleted.
+            TooMany: too many creates are under way.
+            BoxwrightError: making it failed while the caller was waiting; then nothing of it is left.
+        """
+        plan, record = await self._planned(request, caller)
+        self._provisioner.reserve()
+        try:
+            earlier = await self._register.add(record, idempotency_key)
+        except BaseException:  # the place is given back whatever happened
+            self._provisioner.release()
+            raise
+        if earlier is not None:
+            self._provisioner.release()
+            return _repeated(record, earlier)
+        _audit("create", record.sandbox_id, caller, image=record.image)
+        return await self._awaited(record, self._provisioner.start(plan))
+
+    async def _planned(
+        self, request: CreateSandboxRequest, caller: Caller
+    ) -> tuple[SandboxPlan, SandboxRecord]:
+        now = self._register.now()
+        sandbox_id, salt = str(uuid.uuid4()), secrets.token_urlsafe(SALT_BYTES)
+        token = endpoints.derive_token(self._secret, sandbox_id, salt)
+        facts = Facts(
+            sandbox_id=sandbox_id,
+            instance=await self._installation(),
+            accepted_at=now,
+            token_hash=endpoints.token_hash(token),
+            bundle=self._bundle,
+            resolved_paths=await _resolved(request),
+        )
+        plan = make_plan(request, self._settings, facts)
+        record = SandboxRecord(
+            sandbox_id=sandbox_id,
+            status=Status(State.PENDING, states.ACCEPTED, "accepted; looking for the image", now),
+            created_at=now,
+            expires_at=expiry.expires_at(now, request.timeout),
+            image=plan.image,
+            entrypoint=plan.entrypoint,
+            metadata=dict(request.metadata or {}),
+            extensions=kept_extensions(request),
+            platform=plan.platform,
+            token_salt=salt,
+            address=None,
+            managed_volumes=(),
+            step=ACCEPTED,
+            owner=caller.key_id,
+            spec=_spec(request, plan, self._secret),
+        )
+        return plan, record
+
+    async def _installation(self) -> str:
+        if self._instance is None:
+            self._instance = await self._register.store.instance()
+        return self._instance
+
+    async def _awaited(self, record: SandboxRecord, attempt: Attempt) -> SandboxRecord:
+        try:
+            await asyncio.wait({attempt.outcome}, timeout=self._settings.gateway.create_wait_seconds)
+            if attempt.failing:
+                await asyncio.wait({attempt.outcome}, timeout=UNDO_SECONDS)
+        finally:
+            attempt.awaited = False
+        if attempt.outcome.done() and not attempt.outcome.cancelled():
+            return attempt.outcome.result()
+        return await self._register.store.get(record.sandbox_id) or record
+
+    # -- read --------------------------------------------------------------------------
+
+    async def get(self, sandbox_id: str) -> SandboxRecord:
+        """
+        Raises:
+            SandboxNotFound: it never existed, or was deleted.
+        """
+        return await self._register.live(sandbox_id)
+
+    async def list(self, wanted: query.Filter, page: query.Page) -> tuple[list[SandboxRecord], int]:
+        """Return one page, newest first, and how many match in all."""
+        if wanted.states == ():
+            return [], 0
+        return await self._register.store.page(
+            states=wanted.states, metadata=wanted.metadata, offset=page.offset, limit=page.size
+        )
+
+    # -- change ------------------------------------------------------------------------
+
+    async def patch_metadata(
+        self, sandbox_id: str, patch: Mapping[str, str | None], caller: Caller
+    ) -> SandboxRecord:
+        """
+        Apply a merge patch to the metadata.
+
+        Raises:
+            SandboxNotFound
+            BadRequest: a key or value breaks a rule, or there would be too many.
+        """
+        most = ceilings(self._settings)
+
+        def decide(record: SandboxRecord) -> SandboxRecord | None:
+            merged = metadata.patched(record.metadata, patch)
+            decision = judge_metadata(Demand(metadata=len(merged)), most)
+            if not decision.allowed and len(merged) > len(record.metadata):
+                raise InvalidMetadataLabel(decision.reason)
+            return None if merged == record.metadata else replace(record, metadata=merged)
+
+        record = await self._register.change(
+            sandbox_id, decide, why=("METADATA_CHANGED", f"metadata was changed by {caller.name}")
+        )
+        _audit("patch_metadata", sandbox_id, caller, keys=sorted(patch))
+        return record
+
+    async def renew(self, sandbox_id: str, until: datetime, caller: Caller) -> datetime:
+        """
+        Move the end of a sandbox. It wins or loses against the expiry sweep, never both.
+
+        Raises:
+            SandboxNotFound, NoExpirationToRenew, InvalidExpiration
+        """
+        record = await self._register.change(
+            sandbox_id,
+            lambda record: expiry.renewed(record, until, self._register.now()),
+            why=("RENEWED", f"expiry was set to {until.isoformat()} by {caller.name}"),
+        )
+        _audit("renew", sandbox_id, caller, until=until.isoformat())
+        return record.expires_at or until
+
+    async def delete(self, sandbox_id: str, caller: Caller) -> None:
+        """
+        End a sandbox. From here on it is not found; what the engine has of it is removed by the server.
+
+        Raises:
+            SandboxNotFound
+        """
+        await self._end(sandbox_id, states.DELETED, f"deleted by {caller.name}", lambda _: True)
+        _audit("delete", sandbox_id, caller)
+
+    async def expire(self, sandbox_id: str) -> bool:
+        """
+        End a sandbox if it is due, after reading it once more; False when it was renewed or deleted.
+        """
+        try:
+            ended = await self._end(
+                sandbox_id,
+                states.EXPIRED,
+                "its time was over",
+                lambda record: expiry.is_due(record, self._register.now()),
+            )
+        except SandboxNotFound:
+            return False
+        if ended:
+            _log.info("sandbox_expired", sandbox_id=sandbox_id)
+        return ended
+
+    async def _end(
+        self, sandbox_id: str, reason: str, words: str, condition: Callable[[SandboxRecord], bool]
+    ) -> bool:
+        def decide(record: SandboxRecord) -> SandboxRecord | None:
+            if not condition(record):
+                return None
+            now = self._register.now()
+            status = Status(State.STOPPING, reason, words, now)
+            return replace(with_status(record, status, step=REMOVING), deleted_at=now)
+
+        record = await self._register.change(sandbox_id, decide)
+        if record.step == REMOVING:
+            self._provisioner.remove(sandbox_id)
+        return record.step == REMOVING
+
+    # -- pause and resume ----------------------------------------------------------------
+
+    async def pause(self, sandbox_id: str, caller: Caller) -> None:
+        """
+        Freeze a running sandbox. Goes on to its end even if the caller goes away.
+
+        Raises:
+            SandboxNotFound
+            SandboxNotRunning: with the state it is in.
+            PauseFailed: the engine refused; the state is as it was.
+        """
+        await self._tasks.finish(self._pause(sandbox_id), f"pause {sandbox_id}")
+        _audit("pause", sandbox_id, caller)
+
+    async def _pause(self, sandbox_id: str) -> None:
+        pausing = Status(
+            State.PAUSING, "CONTAINER_PAUSING", "the sandbox is being paused", self._register.now()
+        )
+        paused = Status(
+            State.PAUSED, states.PAUSED, "the sandbox is paused; resume it to use it", self._register.now()
+        )
+        await self._begin(sandbox_id, State.RUNNING, pausing, PAUSING, _not_running)
+        try:
+            await self._runtime.pause(sandbox_id)
+        except BoxwrightError as error:
+            await self._settle(sandbox_id, PAUSING, None)
+            raise PauseFailed(f"the engine did not pause the sandbox: {error.message}") from error
+        await self._settle(sandbox_id, PAUSING, paused)
+
+    async def resume(self, sandbox_id: str, caller: Caller) -> None:
+        """
+        Thaw a paused sandbox. Goes on to its end even if the caller goes away.
+
+        Raises:
+            SandboxNotFound
+            SandboxNotPaused: with the state it is in.
+            ResumeFailed: the engine refused; the state is as it was.
+        """
+        await self._tasks.finish(self._resume(sandbox_id), f"resume {sandbox_id}")
+        _audit("resume", sandbox_id, caller)
+
+    async def _resume(self, sandbox_id: str) -> None:
+        resuming = Status(
+            State.RESUMING, "CONTAINER_RESUMING", "the sandbox is being resumed", self._register.now()
+        )
+        running = Status(State.RUNNING, states.RUNNING, "the sandbox is running", self._register.now())
+        await self._begin(sandbox_id, State.PAUSED, resuming, RESUMING, _not_paused)
+        try:
+            await self._runtime.resume(sandbox_id)
+        except BoxwrightError as error:
+            await self._settle(sandbox_id, RESUMING, None)
+            raise ResumeFailed(f"the engine did not resume the sandbox: {error.message}") from error
+        await self._settle(sandbox_id, RESUMING, running)
+
+    async def _begin(
+        self,
+        sandbox_id: str,
+        source: State,
+        status: Status,
+        step: str,
+        refusal: Callable[[SandboxRecord], BoxwrightError],
+    ) -> None:
+        def decide(record: SandboxRecord) -> SandboxRecord:
+            if record.status.state is not source or record.step:
+                raise refusal(record)
+            return with_status(record, status, step=step)
+
+        await self._register.change(sandbox_id, decide)
+
+    async def _settle(self, sandbox_id: str, step: str, status: Status | None) -> None:
+        """Close a pause or resume; without a status the engine is asked what is true."""
+        try:
+            if status is None:
+                status = self._meaning(await self._observe(sandbox_id))
+            final = status
+            await self._register.change(
+                sandbox_id,
+                lambda record: with_status(record, final, step="") if record.step == step else None,
+            )
+        except SandboxNotFound:
+            return  # deleted meanwhile: the removal has it
+
+    async def _observe(self, sandbox_id: str) -> Observed | None:
+        try:
+            return await self._runtime.observe(sandbox_id)
+        except BoxwrightError as error:
+            _log.warning("observe_failed", sandbox_id=sandbox_id, code=error.code)
+            return Observed(sandbox_id, "unknown")
+
+    def _meaning(self, observed: Observed | None) -> Status:
+        now = self._register.now()
+        return states.missing(now) if observed is None else states.meaning(observed, now)
+
+    async def note_observed(self, observed: Observed) -> None:
+        """
+        Take what the engine told of its own accord into the record.
+        """
+        sandbox_id = observed.sandbox_id
+        attempt = self._provisioner.active(sandbox_id)
+        if attempt is not None:
+            if observed.phase in {"exited", "dead"}:
+                attempt.note_exit(observed)
+            elif observed.phase == states.GONE_PHASE:
+                attempt.note_gone()
+            return
+        if observed.phase == states.GONE_PHASE:
+            await self.note_missing(sandbox_id)
+            return
+        try:
+            await self._register.change(
+                sandbox_id, lambda record: states.observe(record, observed, self._register.now())
+            )
+        except SandboxNotFound:
+            return
+
+    async def note_missing(self, sandbox_id: str) -> None:
+        """
+        The engine seems to have lost a workload: believe it only after asking once more.
+        """
+        try:
+            record = await self._register.live(sandbox_id)
+            if record.step or record.status.state in states.ENDED:
+                return
+            if await self._runtime.observe(sandbox_id) is not None:
+                return
+            now = self._register.now()
+            await self._register.change(
+                sandbox_id, lambda one: None if one.step else with_status(one, states.missing(now))
+            )
+        except SandboxNotFound:
+            return
+
+    # -- reach ---------------------------------------------------------------------------
+
+    async def endpoint(
+        self, sandbox_id: str, port: int, hosts: Hosts, *, use_server_proxy: bool, expires: int | None
+    ) -> Route:
+        """
+        Say where a port of a sandbox is; wait a bounded time while the sandbox is being made.
+
+        Raises:
+            InvalidPort, SandboxNotFound
+            BadRequest: `expires` was given, or the sandbox has ended.
+            NoAddressYet: it still has no address; ask again.
+        """
+        endpoints.check_port(port)
+        if expires is not None:
+            if use_server_proxy:
+                raise BadRequest("expires cannot be combined with use_server_proxy; leave one of them out")
+            raise BadRequest(
+                "expires: the Docker backend has no signed endpoints; leave it out",
+                code="SANDBOX::API_NOT_SUPPORTED",
+            )
+        if use_server_proxy:
+            await self._reachable(sandbox_id, port)
+            return endpoints.through_server(sandbox_id, port, hosts)
+        record = await self._reachable(sandbox_id, port)
+        return endpoints.direct(record.address, port, hosts, self._token(record))
+
+    async def _reachable(self, sandbox_id: str, port: int) -> SandboxRecord:
+        async def read() -> SandboxRecord | None:
+            record = await self._register.live(sandbox_id)
+            if record.status.state in states.ENDED and port != PORT_EGRESS:
+                raise BadRequest(
+                    f"{states.describe(record)}, so it has no endpoints; create a new one",
+                    code="DOCKER::SANDBOX_NOT_RUNNING",
+                    details=_status_details(record),
+                )
+            return record if record.address is not None else None
+
+        wait = self._settings.gateway.endpoint_wait_seconds
+        record = await self._register.changes.until(sandbox_id, read, wait)
+        if record is None:
+            now = await self._register.live(sandbox_id)
+            raise NoAddressYet(f"{states.describe(now)}, so it has no address yet; ask again")
+        return record
+
+    async def target(self, sandbox_id: str) -> ProxyTarget:
+        """
+        Say where the proxy sends what is meant for a sandbox; wait a bounded time while it is being made.
+
+        Raises:
+            SandboxNotFound
+            SandboxNotRunning: it is paused or has ended, with the reason; said at once.
+            NoAddressYet: it is still being made.
+        """
+
+        async def read() -> SandboxRecord | None:
+            record = await self._register.live(sandbox_id)
+            if record.status.state in {State.RUNNING, State.UNKNOWN}:
+                return record
+            if record.status.state in {State.PENDING, State.RESUMING}:
+                return None
+            raise _not_running(record)
+
+        wait = self._settings.gateway.endpoint_wait_seconds
+        record = await self._register.changes.until(sandbox_id, read, wait)
+        if record is None or record.address is None:
+            now = await self._register.live(sandbox_id)
+            raise NoAddressYet(f"{states.describe(now)}, so it has no address yet; ask again")
+        return ProxyTarget(record.address, self._token(record), sandbox_id)
+
+    def _token(self, record: SandboxRecord) -> Secret:
+        return endpoints.derive_token(self._secret, record.sandbox_id, record.token_salt)
+
+
+def _not_running(record: SandboxRecord) -> BoxwrightError:
+    return SandboxNotRunning(states.describe(record), details=_status_details(record))
+
+
+def _not_paused(record: SandboxRecord) -> BoxwrightError:
+    return SandboxNotPaused(states.describe(record), details=_status_details(record))
+
+
+def _status_details(record: SandboxRecord) -> dict[str, Any]:
+    details: dict[str, Any] = {"state": record.status.state.value, "reason": record.status.reason}
+    if record.exit_code is not None:
+        details["exitCode"] = record.exit_code
+    return details
+
+
+def _repeated(asked: SandboxRecord, earlier: SandboxRecord) -> SandboxRecord:
+    """Answer a create whose key was used before: the same sandbox, if it is the same request."""
+    was, now = earlier.spec.get("fingerprints", {}), asked.spec["fingerprints"]
+    differing = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
+    if differing:
+        raise Conflict(
+            f"the Idempotency-Key was used for sandbox {earlier.sandbox_id} with another "
+            f"{', '.join(differing)}; use "
+            "a new key for a new request",
+            details={"sandboxId": earlier.sandbox_id, "fields": differing},
+        )
+    if earlier.deleted_at is not None:
+        raise Conflict(
+            f"the Idempotency-Key made sandbox {earlier.sandbox_id}, which was deleted since; use a new key",
+            details={"sandboxId": earlier.sandbox_id},
+        )
+    return earlier
+
+
+def _spec(request: CreateSandboxRequest, plan: SandboxPlan, secret: bytes) -> dict[str, Any]:
+    """What is kept of a request: nothing secret, but enough to tell whether another one is the same."""
+    body = request.model_dump(by_alias=True, exclude_none=True, mode="json")
+    fingerprints = {
+        name: hmac.new(
+            secret, json.dumps([name, value], sort_keys=True).encode(), hashlib.sha256
+        ).hexdigest()[:24]
+        for name, value in body.items()
+    }
+    return {
+        "fingerprints": fingerprints,
+        "timeout": request.timeout,
+        "resourceLimits": request.resource_limits or {},
+        "resourceRequests": request.resource_requests or {},
+        "envNames": sorted(request.env or {}),
+        "volumes": [
+            {"name": mount.name, "kind": mount.kind, "source": mount.source, "mountPath": mount.target}
+            for mount in plan.mounts
+        ],
+        "deleteVolumes": [mount.source for mount in plan.mounts if mount.delete_with_sandbox],
+        "stopGraceSeconds": plan.stop_grace_seconds,
+    }
+
+
+async def _resolved(request: CreateSandboxRequest) -> dict[str, str]:
+    """Follow the links of every host path, off the event loop."""
+    paths: Sequence[str] = volumes.host_paths(request.volumes or ())
+    if not paths:
+        return {}
+    return await asyncio.to_thread(lambda: {path: os.path.realpath(path) for path in paths})
+
+
+def _audit(verb: str, sandbox_id: str, caller: Caller, **facts: Any) -> None:
+    _log.info("audit", verb=verb, sandbox_id=sandbox_id, key_id=caller.key_id, key_name=caller.name, **facts)

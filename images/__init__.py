@@ -1,0 +1,1 @@
+"""How images are built, named and trusted."""

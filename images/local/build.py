@@ -1,0 +1,236 @@
+"""Make the local images that the engine does not have yet.
+
+Packages come from where this machine takes its own, with its keys and its proxies. The
+result goes to the engine as one layer; nothing is left on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, Protocol
+
+from images.bundle import apt, apt_sources
+from images.bundle.errors import BundleError, ToolMissing
+from images.bundle.steps import run
+from images.local import rootfs
+from images.local.recipes import (
+    LABEL_RECIPE,
+    REPOSITORY,
+    TAG,
+    Recipe,
+    changes,
+    chosen,
+    recipe_hash,
+    reference,
+)
+from specs.errors import BoxwrightError
+
+Report = Callable[[str], None]
+
+APP_SOURCE: Final = Path(__file__).with_name("static") / "app.c"
+MERGED_USR_HOOK: Final = Path("/usr/share/mmdebstrap/hooks/maybe-merged-usr")
+QUICK_SECONDS: Final = 60.0
+DPKG_OPTIONS: Final = (
+    "path-exclude=/usr/share/man/*",
+    "path-exclude=/usr/share/doc/*",
+    "path-exclude=/usr/share/info/*",
+    "path-exclude=/usr/share/locale/*",
+    "path-include=/usr/share/locale/locale.alias",
+)
+LEFT_OUT: Final = (
+    "etc/apt/sources.list",
+    "etc/apt/sources.list.d",
+    "etc/apt/apt.conf.d/99mmdebstrap",
+    "var/lib/apt/lists",
+    "var/cache/*",
+    "var/log/*",
+)
+# Settings of the machine's apt that say how packages are reached and trusted.
+APT_SETTINGS: Final = (
+    "Acquire::http",
+    "Acquire::https",
+    "Acquire::ftp",
+    "Acquire::Check-",
+    "Acquire::Retries",
+)
+
+
+class ImageStore(Protocol):
+    """What is needed of a container engine."""
+
+    async def image_labels(self, image: str) -> dict[str, str] | None:
+        """Return an image's labels; None when there is no such image."""
+        ...
+
+    async def import_image(self, tar: Path, *, repository: str, tag: str, changes: list[str]) -> None: ...
+
+
+class LocalImageFailed(BoxwrightError):
+    """A local image could not be made; the message says what to do."""
+
+    code = "IMAGE::LOCAL_BUILD_FAILED"
+
+
+async def ensure(
+    names: Iterable[str], engine: ImageStore, report: Report, deadline: float = 600.0
+) -> dict[str, str]:
+    """
+    Make sure that the engine has these local images; return their references by name.
+
+    Args:
+        names: of `recipes.NAMES`.
+        engine: where they are needed.
+        report: told in short sentences what is being made.
+        deadline: seconds for all of it.
+
+    Raises:
+        LocalImageFailed: something needed is not on this machine, or a step failed.
+        TimeoutError: not made within the deadline.
+    """
+    out: dict[str, str] = {}
+    async with asyncio.timeout(deadline) as limit:
+        end = limit.when() or 0.0
+        for recipe in chosen(names):
+            out[recipe.name] = reference(recipe.name)
+            ingredients = await asyncio.to_thread(_ingredients, recipe, report)
+            recipe_id = recipe_hash(recipe, ingredients)
+            labels = await engine.image_labels(out[recipe.name])
+            if labels is None or labels.get(LABEL_RECIPE) != recipe_id:
+                await _make(recipe, recipe_id, engine, report, end)
+    return out
+
+
+async def _make(recipe: Recipe, recipe_id: str, engine: ImageStore, report: Report, end: float) -> None:
+    began = time.monotonic()
+    report(f"making image {reference(recipe.name)} from this machine's packages")
+    work = Path(tempfile.mkdtemp(prefix="boxwright-image-"))
+    tar = work / "root.tar"
+    seconds = max(1.0, end - asyncio.get_running_loop().time())
+    try:
+        await asyncio.to_thread(_root_file_system, recipe, tar, work, seconds)
+        await engine.import_image(
+            tar, repository=f"{REPOSITORY}/{recipe.name}", tag=TAG, changes=changes(recipe, recipe_id)
+        )
+    except BundleError as error:
+        raise LocalImageFailed(f"image {reference(recipe.name)}: {error.message}") from error
+    finally:
+        await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+    report(f"image {reference(recipe.name)} made in {time.monotonic() - began:.1f} s")
+
+
+def _ingredients(recipe: Recipe, report: Report) -> dict[str, str]:
+    """Name what this machine contributes, installing what is missing."""
+    found = {"machine": platform.machine()}
+    try:
+        match recipe.kind:
+            case "packages":
+                found["release"] = apt.this_distribution().codename
+            case "busybox":
+                found["busybox"] = _digest(_tool("busybox", "busybox-static", report))
+            case _:
+                found["app"] = _digest(APP_SOURCE)
+    except BundleError as error:
+        raise LocalImageFailed(f"image {reference(recipe.name)}: {error.message}") from error
+    return found
+
+
+def _root_file_system(recipe: Recipe, tar: Path, work: Path, seconds: float) -> None:
+    log = work / "log"
+    match recipe.kind:
+        case "packages":
+            _bootstrap(recipe, tar, work, log, seconds)
+        case "busybox":
+            path = _tool("busybox", "busybox-static", _silent)
+            applets = run("busybox --list", [path, "--list"], log=log, seconds=QUICK_SECONDS).decode().split()
+            rootfs.busybox(path, applets, tar)
+        case _:
+            program = work / "app"
+            words: list[str | Path] = [_compiler(), "-static", "-Os", "-s", "-o", program, APP_SOURCE]
+            run("compiling app.c", words, log=log, seconds=min(seconds, 120.0))
+            rootfs.program(program, tar)
+
+
+def _bootstrap(recipe: Recipe, tar: Path, work: Path, log: Path, seconds: float) -> None:
+    machine = apt.this_distribution()
+    sources = work / "own.sources"
+    sources.write_text(apt_sources.render(machine.entries), encoding="utf-8")
+    settings = work / "apt.conf"
+    settings.write_text(_apt_settings(log), encoding="utf-8")
+    tool = _tool("mmdebstrap", "mmdebstrap", _silent)
+    words: list[str | Path] = [tool, "--variant=essential", f"--include={','.join(recipe.packages)}"]
+    if MERGED_USR_HOOK.is_dir():
+        # Merges /usr as the release does, without the package that needs all of perl for it.
+        words.append(f"--hook-dir={MERGED_USR_HOOK}")
+    words += [f"--aptopt={settings}", *(f"--dpkgopt={option}" for option in DPKG_OPTIONS)]
+    # The sources may name a private mirror, with a password even: they stay here.
+    words += [
+        f'--customize-hook=cd "$1" && rm -rf {" ".join(LEFT_OUT)}',
+        '--customize-hook=ln -sf python3 "$1"/usr/bin/python',
+        machine.codename,
+        tar,
+        sources,
+    ]
+    run("mmdebstrap", words, log=log, seconds=seconds, env={"LC_ALL": "C.UTF-8", "TMPDIR": str(work)})
+
+
+def _apt_settings(log: Path) -> str:
+    lines = (
+        run("apt-config dump", ["apt-config", "dump"], log=log, seconds=QUICK_SECONDS).decode().splitlines()
+    )
+    return "".join(f"{line}\n" for line in lines if line.startswith(APT_SETTINGS))
+
+
+def _compiler() -> str:
+    """Choose a compiler that can link statically: the small C library first."""
+    for name in ("musl-gcc", "cc", "gcc"):
+        if shutil.which(name):
+            return name
+    raise ToolMissing("a C compiler", "musl-tools (or gcc)")
+
+
+def _tool(name: str, package: str, report: Report) -> Path:
+    """
+    Find a program, installing its package where that is this machine's way and ours to do.
+
+    Raises:
+        ToolMissing: it is not here; the message names the package.
+    """
+    found = shutil.which(name)
+    if found is None:
+        if os.geteuid() != 0 or shutil.which("apt-get") is None:
+            raise ToolMissing(name, package)
+        report(f"installing the package {package}, which brings {name}")
+        _install(package)
+        found = shutil.which(name)
+    if found is None:
+        raise ToolMissing(name, package)
+    return Path(found)
+
+
+def _install(package: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="boxwright-apt-") as folder:
+        log = Path(folder) / "log"
+        env = {"DEBIAN_FRONTEND": "noninteractive"}
+        words = ["apt-get", "install", "-y", "--no-install-recommends", package]
+        try:
+            run(f"apt-get install {package}", words, log=log, seconds=300.0, env=env)
+        except BundleError:
+            # Lists that were never fetched, or are old, are the usual reason.
+            run("apt-get update", ["apt-get", "update"], log=log, seconds=300.0, env=env)
+            run(f"apt-get install {package}", words, log=log, seconds=300.0, env=env)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _silent(sentence: str) -> None:
+    """Say nothing: what is needed was installed when the ingredients were named."""

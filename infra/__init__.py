@@ -1,0 +1,1 @@
+"""One short program per deployable thing."""

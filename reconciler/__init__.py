@@ -1,0 +1,1 @@
+"""Reads pools, templates, policies and tenants from Git and makes them so."""

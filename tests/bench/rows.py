@@ -1,0 +1,278 @@
+"""What is measured, each beside its floor in the same run."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.client import Api, Sandbox, command, concurrent, connect, exchange, sequential
+from tests.bench.report import Row, percentile
+
+COMPLETE = b'"execution_complete"'
+MIB = 1 << 20
+SOCKET = "/var/run/docker.sock"
+
+
+class Engine(http.client.HTTPConnection):
+    """The engine's own API, raw: the floor that everything is compared with."""
+
+    def __init__(self) -> None:
+        super().__init__("localhost", timeout=120)
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(SOCKET)
+
+    def call(self, method: str, path: str, body: object = None) -> bytes:
+        self.request(
+            method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json"}
+        )
+        answer = self.getresponse()
+        data = answer.read()
+        if answer.status >= 400:
+            raise RuntimeError(f"{method} {path}: {answer.status} {data[:300]!r}")
+        return data
+
+    def cycle(self, image: str) -> float:
+        """Create, start and wait for one `true` on the default bridge; seconds."""
+        began = time.perf_counter()
+        made = json.loads(self.call("POST", "/containers/create", {"Image": image, "Cmd": ["true"]}))["Id"]
+        self.call("POST", f"/containers/{made}/start")
+        self.call("POST", f"/containers/{made}/wait")
+        spent = time.perf_counter() - began
+        self.call("DELETE", f"/containers/{made}?force=true")
+        return spent
+
+    def pid(self, sandbox_id: str) -> int:
+        return int(json.loads(self.call("GET", f"/containers/sandbox-{sandbox_id}/json"))["State"]["Pid"])
+
+    def address(self, sandbox_id: str) -> str:
+        found = json.loads(self.call("GET", f"/containers/sandbox-{sandbox_id}/json"))
+        return str(next(iter(found["NetworkSettings"]["Networks"].values()))["IPAddress"])
+
+
+def commands(sandbox: Sandbox, *, quick: bool) -> Iterator[Row]:
+    """`POST /command` of `true`, warm, direct."""
+    request = command(sandbox, "true")
+    count = 300 if quick else 1000
+    times = [t * 1000 for t in sequential(sandbox, request, count, COMPLETE)]
+    yield Row("command true, sequential p50", statistics.median(times), "ms", 1.5, n=count)
+    yield Row("command true, sequential p99", percentile(times, 0.99), "ms", 3.0, n=count)
+    total = 2000 if quick else 6000
+    spent, failures = concurrent(sandbox, request, 32, total, COMPLETE)
+    yield Row("command true, 32 at once", total / spent, "/s", 1000, at_most=False, n=total)
+    yield Row("command true, 32 at once, failures", failures, "", 0, n=total)
+
+
+def streams(sandbox: Sandbox, *, quick: bool) -> Iterator[Row]:
+    """Standard output through the event stream, every byte compared."""
+    for width, goal, size in ((80, 80, 96 if quick else 192), (65536, 300, 256 if quick else 512)):
+        line = b"x" * (width - 1)
+        count = size * MIB // width
+        make = f"head -c {width - 1} /dev/zero | tr '\\0' x > /tmp/line; echo >> /tmp/line; l=$(cat /tmp/line); yes \"$l\" | head -n {count}"
+        best = 0.0
+        for _ in range(3):
+            spent, text = drain(sandbox, make)
+            payload = event_lines(text)
+            if len(payload) != count or any(one != line for one in set(payload)):
+                raise RuntimeError(
+                    f"stream of {width}-byte lines lost or changed bytes: {len(payload)} of {count} lines"
+                )
+            best = max(best, count * width / spent / 1e6)
+        name = "80-byte lines" if width == 80 else "64 KiB lines"
+        yield Row(
+            f"stdout stream, {name}",
+            best,
+            "MB/s",
+            goal,
+            at_most=False,
+            n=3,
+            note=f"best of 3, {size} MiB, bytes compared",
+        )
+
+
+def drain(sandbox: Sandbox, text: str) -> tuple[float, list[bytes]]:
+    """Run a command and keep its whole answer; the clock runs from the first output to the last byte."""
+    pieces: list[bytes] = []
+    with connect(sandbox) as link:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * MIB)
+        link.sendall(command(sandbox, text))
+        began, tail = 0.0, b""
+        while True:
+            piece = link.recv(4 * MIB)
+            if not piece:
+                raise RuntimeError("the stream ended early")
+            if not began and b'"stdout"' in piece:
+                began = time.perf_counter()
+            pieces.append(piece)
+            tail = (tail + piece)[-64:]
+            if tail.endswith(b"\r\n0\r\n\r\n"):
+                return time.perf_counter() - began, pieces
+
+
+def event_lines(pieces: list[bytes]) -> list[bytes]:
+    """Undo chunking and return the text of every stdout event, in order."""
+    data = b"".join(pieces)
+    head = data.index(b"\r\n\r\n") + 4
+    body, place = [], head
+    while True:
+        end = data.index(b"\r\n", place)
+        size = int(data[place:end], 16)
+        if size == 0:
+            break
+        body.append(data[end + 2 : end + 2 + size])
+        place = end + 2 + size + 2
+    out = []
+    for raw in b"".join(body).split(b"\n\n"):
+        if b'"stdout"' in raw[:40] or b'"stdout"' in raw[-60:]:
+            found = re.search(rb'"text":"([^"\\]*)"', raw)
+            if found is None:
+                raise RuntimeError(f"unexpected event {raw[:200]!r}")
+            out.append(found.group(1))
+    return out
+
+
+def start_up(engine: Engine, api: Api, sandbox_id: str, bundle: Path, *, quick: bool) -> Iterator[Row]:
+    """From exec of the bundle inside a running container to the first HTTP reply."""
+    pid, address = engine.pid(sandbox_id), engine.address(sandbox_id)
+    manifest = json.loads((bundle / "bundle.json").read_text())
+    argv = ["nsenter", "-t", str(pid), "-m", "-u", "-n", "-p", "--", *manifest["entrypoint"]]
+    times = []
+    for turn in range(10 if quick else 40):
+        port = 21000 + turn
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            [*argv, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while True:
+            try:
+                with socket.create_connection((address, port), timeout=5) as link:
+                    link.sendall(b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    link.recv(1000)
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.0002)
+        times.append((time.perf_counter() - began) * 1000)
+        process.terminate()
+        process.wait(10)
+    yield Row(
+        "execd start to first reply, p50",
+        statistics.median(times),
+        "ms",
+        25,
+        n=len(times),
+        note="inside a container, nsenter's own start included",
+    )
+
+
+def memory(engine: Engine, api: Api, image: str, *, quick: bool) -> Iterator[Row]:
+    """Proportional set size of execd with 50 sandboxes alive."""
+    count = 10 if quick else 50
+    made = []
+    try:
+        for _ in range(count):
+            made.append(api.create(image))
+        for one in made:
+            sandbox = api.endpoint(one)
+            with connect(sandbox) as link:
+                exchange(link, command(sandbox, "true"))
+        sizes = []
+        for one in made:
+            text = Path(f"/proc/{engine.pid(one)}/smaps_rollup").read_text()
+            sizes.append(int(re.search(r"^Pss:\s+(\d+)", text, re.M).group(1)) / 1024)  # type: ignore[union-attr]
+        yield Row(
+            f"execd PSS, {count} sandboxes, median",
+            statistics.median(sizes),
+            "MiB",
+            4,
+            n=count,
+            note="after one command each",
+        )
+    finally:
+        for one in made:
+            api.delete(one)
+
+
+def cold(engine: Engine, api: Api, image: str, *, quick: bool) -> Iterator[Row]:
+    """Create to first finished command over the API, beside the engine's create+start+wait, interleaved."""
+    count = 10 if quick else 30
+    ours, theirs = [], []
+    for turn in range(count + 2):
+        floor = engine.cycle(image)
+        began = time.perf_counter()
+        made = api.create(image)
+        sandbox = api.endpoint(made)
+        with connect(sandbox) as link:
+            got = exchange(link, command(sandbox, "true"))
+        spent = time.perf_counter() - began
+        if COMPLETE not in got:
+            raise RuntimeError(f"the first command failed: {got[-300:]!r}")
+        api.delete(made)
+        wait_gone(engine, made)
+        if turn >= 2:
+            ours.append(spent * 1000)
+            theirs.append(floor * 1000)
+    p50, floor50 = statistics.median(ours), statistics.median(theirs)
+    yield Row("cold create to first command, p50", p50, "ms", n=count, floor=floor50)
+    yield Row(
+        "cold create, ratio of p50 to engine",
+        p50 / floor50,
+        "x",
+        1.05,
+        n=count,
+        floor=1.0,
+        note="engine: create+start+wait of true, same network",
+    )
+    yield Row(
+        "cold create to first command, p99",
+        percentile(ours, 0.99),
+        "ms",
+        n=count,
+        floor=percentile(theirs, 0.99),
+    )
+
+
+def wait_gone(engine: Engine, sandbox_id: str) -> None:
+    """Keep the removal of the last sandbox out of the next measurement."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        listed = json.loads(
+            engine.call("GET", '/containers/json?all=true&filters={"name":["sandbox-' + sandbox_id + '"]}')
+        )
+        if not listed:
+            return
+        time.sleep(0.02)
+    raise RuntimeError(f"container of {sandbox_id} is still there")
+
+
+def sdk(domain: str, key: str, image: str, *, quick: bool) -> Iterator[Row]:
+    """The same cold path through the public Python SDK, its own polling included."""
+    from opensandbox import SandboxSync
+    from opensandbox.config import ConnectionConfigSync
+
+    os.environ["OPENSANDBOX_DISABLE_METRICS"] = "1"
+    times = []
+    for _ in range(5 if quick else 15):
+        began = time.perf_counter()
+        sandbox = SandboxSync.create(
+            image, connection_config=ConnectionConfigSync(domain=domain, api_key=key)
+        )
+        sandbox.commands.run("true")
+        times.append((time.perf_counter() - began) * 1000)
+        sandbox.kill()
+        sandbox.close()
+    yield Row(
+        "cold create to first command, Python SDK p50",
+        statistics.median(times),
+        "ms",
+        n=len(times),
+        note="information: the client's polling included",
+    )
