@@ -118,6 +118,7 @@ class Spawner:
     def __init__(self, spawn_program: str | None) -> None:
         self.spawn_program = spawn_program
         self.null = high(os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC))
+        keep_inherited()
 
     async def start(self, program: Program) -> int:
         """
@@ -242,6 +243,21 @@ def high(fd: int) -> int:
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
     finally:
         os.close(fd)
+
+
+def keep_inherited() -> None:
+    """Keep to ourselves what whoever started us left open: our own descriptors are never passed on."""
+    try:
+        names = os.listdir("/proc/self/fd")
+    except OSError:
+        names = [str(fd) for fd in range(3, 256)]
+    for name in names:
+        fd = int(name)
+        if fd > 2:
+            try:
+                os.set_inheritable(fd, False)
+            except OSError:
+                continue  # the directory's own descriptor, closed meanwhile
 
 
 def _raise_oom_score(pid: int) -> None:

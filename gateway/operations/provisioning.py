@@ -177,10 +177,26 @@ class Provisioner:
             _log.exception("create_broke", sandbox_id=sandbox_id)
             await self._undo(sandbox_id, attempt, Internal("the gateway failed; its log has the story"))
         finally:
-            self._attempts.pop(sandbox_id, None)
-            self.release()
-            if not attempt.outcome.done():
-                attempt.outcome.cancel()
+            self._leave(sandbox_id, attempt)
+        await self._note_late_end(sandbox_id, attempt)
+
+    def _leave(self, sandbox_id: str, attempt: Attempt) -> None:
+        self._attempts.pop(sandbox_id, None)
+        self.release()
+        if not attempt.outcome.done():
+            attempt.outcome.cancel()
+
+    async def _note_late_end(self, sandbox_id: str, attempt: Attempt) -> None:
+        """Take an end into the record that was told while the sequence was closing."""
+        observed = attempt.exited
+        if observed is None:
+            return
+        try:
+            await self._register.change(
+                sandbox_id, lambda record: states.observe(record, observed, self._register.now())
+            )
+        except SandboxNotFound:
+            return
 
     async def _make(self, plan: SandboxPlan, attempt: Attempt) -> SandboxRecord:
         sandbox_id = plan.sandbox_id
@@ -413,10 +429,8 @@ class Provisioner:
         except BoxwrightError as error:
             await self._undo(sandbox_id, attempt, error)
         finally:
-            self._attempts.pop(sandbox_id, None)
-            self.release()
-            if not attempt.outcome.done():
-                attempt.outcome.cancel()
+            self._leave(sandbox_id, attempt)
+        await self._note_late_end(sandbox_id, attempt)
 
     async def _continue(
         self, record: SandboxRecord, observed: Observed | None, attempt: Attempt

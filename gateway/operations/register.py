@@ -101,9 +101,7 @@ class Register:
         if why is not None:
             return (LifeEvent(after.sandbox_id, self.now(), *why),)
         if (after.status.state, after.status.reason) != (before.status.state, before.status.reason):
-            return (
-                LifeEvent(after.sandbox_id, self.now(), after.status.reason, after.status.message),
-            )
+            return (LifeEvent(after.sandbox_id, self.now(), after.status.reason, after.status.message),)
         return ()
 
 

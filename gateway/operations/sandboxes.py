@@ -272,19 +272,13 @@ class Sandboxes:
         _audit("pause", sandbox_id, caller)
 
     async def _pause(self, sandbox_id: str) -> None:
-        pausing = Status(
-            State.PAUSING, "CONTAINER_PAUSING", "the sandbox is being paused", self._register.now()
-        )
-        paused = Status(
-            State.PAUSED, states.PAUSED, "the sandbox is paused; resume it to use it", self._register.now()
-        )
-        await self._begin(sandbox_id, State.RUNNING, pausing, PAUSING, _not_running)
+        await self._begin(sandbox_id, State.RUNNING, State.PAUSING, PAUSING, _not_running)
         try:
             await self._runtime.pause(sandbox_id)
         except BoxwrightError as error:
-            await self._settle(sandbox_id, PAUSING, None)
-            raise PauseFailed(f"the engine did not pause the sandbox: {error.message}") from error
-        await self._settle(sandbox_id, PAUSING, paused)
+            await self._take_engines_word(sandbox_id, PAUSING)
+            raise await self._refusal(sandbox_id, State.RUNNING, _not_running, PauseFailed, error) from error
+        await self._settle(sandbox_id, PAUSING, State.PAUSED, states.PAUSED)
 
     async def resume(self, sandbox_id: str, caller: Caller) -> None:
         """
@@ -299,45 +293,67 @@ class Sandboxes:
         _audit("resume", sandbox_id, caller)
 
     async def _resume(self, sandbox_id: str) -> None:
-        resuming = Status(
-            State.RESUMING, "CONTAINER_RESUMING", "the sandbox is being resumed", self._register.now()
-        )
-        running = Status(State.RUNNING, states.RUNNING, "the sandbox is running", self._register.now())
-        await self._begin(sandbox_id, State.PAUSED, resuming, RESUMING, _not_paused)
+        await self._begin(sandbox_id, State.PAUSED, State.RESUMING, RESUMING, _not_paused)
         try:
             await self._runtime.resume(sandbox_id)
         except BoxwrightError as error:
-            await self._settle(sandbox_id, RESUMING, None)
-            raise ResumeFailed(f"the engine did not resume the sandbox: {error.message}") from error
-        await self._settle(sandbox_id, RESUMING, running)
+            await self._take_engines_word(sandbox_id, RESUMING)
+            raise await self._refusal(sandbox_id, State.PAUSED, _not_paused, ResumeFailed, error) from error
+        await self._settle(sandbox_id, RESUMING, State.RUNNING, states.RUNNING)
 
     async def _begin(
         self,
         sandbox_id: str,
         source: State,
-        status: Status,
+        target: State,
         step: str,
         refusal: Callable[[SandboxRecord], BoxwrightError],
     ) -> None:
+        """Record what is about to be done, if the state allows it."""
+
         def decide(record: SandboxRecord) -> SandboxRecord:
             if record.status.state is not source or record.step:
                 raise refusal(record)
+            words = f"the sandbox is {target.value.lower()}"
+            status = Status(target, f"CONTAINER_{target.value.upper()}", words, self._register.now())
             return with_status(record, status, step=step)
 
         await self._register.change(sandbox_id, decide)
 
-    async def _settle(self, sandbox_id: str, step: str, status: Status | None) -> None:
-        """Close a pause or resume; without a status the engine is asked what is true."""
+    async def _settle(self, sandbox_id: str, step: str, state: State, reason: str) -> None:
+        """Close a pause or resume that the engine did, then look once for what happened meanwhile."""
+        status = Status(state, reason, f"the sandbox is {state.value.lower()}", self._register.now())
+        await self._close_step(sandbox_id, step, status)
+        observed = await self._observe(sandbox_id)
+        if observed is not None:
+            await self.note_observed(observed)
+
+    async def _take_engines_word(self, sandbox_id: str, step: str) -> None:
+        """Close a pause or resume that the engine did not do: what it says now is the state."""
+        await self._close_step(sandbox_id, step, self._meaning(await self._observe(sandbox_id)))
+
+    async def _close_step(self, sandbox_id: str, step: str, status: Status) -> None:
         try:
-            if status is None:
-                status = self._meaning(await self._observe(sandbox_id))
-            final = status
             await self._register.change(
                 sandbox_id,
-                lambda record: with_status(record, final, step="") if record.step == step else None,
+                lambda record: with_status(record, status, step="") if record.step == step else None,
             )
         except SandboxNotFound:
             return  # deleted meanwhile: the removal has it
+
+    async def _refusal(
+        self,
+        sandbox_id: str,
+        expected: State,
+        conflict: Callable[[SandboxRecord], BoxwrightError],
+        failure: type[PauseFailed | ResumeFailed],
+        error: BoxwrightError,
+    ) -> BoxwrightError:
+        """Say whether the engine failed, or the sandbox was not in the state we believed."""
+        record = await self._register.live(sandbox_id)
+        if record.status.state is not expected:
+            return conflict(record)
+        return failure(f"the engine refused: {error.message}")
 
     async def _observe(self, sandbox_id: str) -> Observed | None:
         try:

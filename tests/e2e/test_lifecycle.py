@@ -317,13 +317,13 @@ async def test_health_is_reported(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "scope"), [("logs", "container"), ("logs", "all"), ("events", "runtime"), ("events", "all")]
+    ("what", "scope"), [("logs", "container"), ("logs", "all"), ("events", "runtime"), ("events", "all")]
 )
-async def test_diagnostics_come_inline(sandbox: Sandbox, kind: str, scope: str) -> None:
+async def test_diagnostics_come_inline(sandbox: Sandbox, what: str, scope: str) -> None:
     """Each documented scope answers the stable form."""
-    read = sandbox.diagnostics.get_logs if kind == "logs" else sandbox.diagnostics.get_events
+    read = sandbox.diagnostics.get_logs if what == "logs" else sandbox.diagnostics.get_events
     got = await read(sandbox.id, scope)
-    assert (got.sandbox_id, got.kind, got.scope, got.delivery) == (sandbox.id, kind, scope, "inline")
+    assert (got.sandbox_id, got.kind, got.scope, got.delivery) == (sandbox.id, what, scope, "inline")
     assert got.content
     assert got.content_length == len(got.content.encode())
     assert got.content_type.startswith("text/plain")

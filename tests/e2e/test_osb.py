@@ -335,6 +335,7 @@ async def test_files_come_and_go(osb: Osb, box: str, place: str, tmp_path: Path)
     assert [row["path"] for row in left.json] == [f"{place}/b/c.txt"]
 
 
+@pytest.mark.parametrize("route", ["direct"], indirect=True)  # the lifecycle API has one route only
 async def test_diagnostics_are_shown(osb: Osb) -> None:
     """diagnostics (stable) and devops (plain text) show logs, events, inspection and summary."""
     box = await osb.create(
@@ -361,6 +362,7 @@ async def test_diagnostics_are_shown(osb: Osb) -> None:
     assert unknown.status == 1
 
 
+@pytest.mark.parametrize("route", ["direct"], indirect=True)  # the lifecycle API has one route only
 async def test_refusals_exit_with_one(osb: Osb, tmp_path: Path) -> None:
     """What this version lacks, and a wrong key, end with status 1 and the reason on standard error."""
     policy = tmp_path / "policy.json"

@@ -81,7 +81,7 @@ try {
   const found = await sandbox.files.search({ path: place, pattern: "*" });
   seen.found = found.map((one) => one.path.slice(place.length + 1)).sort();
   await sandbox.files.deleteFiles([`${place}/bytes`]);
-  seen.missing = await refused(() => sandbox.files.readFile(`${place}/bytes`));
+  seen.missing = await refused(() => sandbox.files.getFileInfo([`${place}/bytes`]));
   await sandbox.files.deleteDirectories([place]);
 
   seen.patched = (await sandbox.patchMetadata({ extra: "1" })).metadata;

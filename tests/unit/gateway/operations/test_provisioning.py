@@ -6,9 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
+import structlog
 
-from specs.errors import DeleteFailed, EngineUnavailable, SandboxNotFound, StartFailed
-from tests.fakes.gateway import FakeGateway, Running, body, gateway, settled
+from gateway.sandboxes.model import LifeEvent, SandboxRecord
+from specs.errors import DeleteFailed, EngineUnavailable, PauseFailed, SandboxNotFound, StartFailed
+from tests.fakes.gateway import KEY, FakeGateway, Running, body, gateway, settled
 
 
 async def test_a_slow_pull_answers_pending_with_progress(tmp_path: Path) -> None:
@@ -197,3 +199,66 @@ async def test_target_of_the_proxy(site: FakeGateway, gw: Running) -> None:
     assert "Paused" in answer.json()["message"]
     with pytest.raises(SandboxNotFound):
         await operations.target("none")
+
+
+async def test_an_end_told_while_the_create_closes_is_not_lost(site: FakeGateway, gw: Running) -> None:
+    """A sandbox that ends between execd's first answer and the record of it ends on record."""
+    operations = gw.services.operations
+    store = operations._register.store
+    original = store.update
+
+    async def ends_first(record: SandboxRecord, *events: LifeEvent) -> SandboxRecord | None:
+        if record.status.state == "Running" and record.step == "":
+            store.update = original  # type: ignore[method-assign]
+            site.runtime.end(record.sandbox_id, 1)
+            await operations.note_observed(site.runtime._observed(record.sandbox_id))
+        return await original(record, *events)
+
+    store.update = ends_first  # type: ignore[method-assign]
+    await gw.until(await gw.create(), "Failed")
+
+
+async def test_an_end_told_during_a_resume_is_not_lost(site: FakeGateway, gw: Running) -> None:
+    """A sandbox that ends as soon as it is thawed ends on record, not only at the next sweep."""
+    sandbox_id = await gw.create()
+    await gw.http.post(f"/sandboxes/{sandbox_id}/pause")
+    resume = site.runtime.resume
+
+    async def thaw_and_end(sandbox_id: str) -> None:
+        await resume(sandbox_id)
+        site.runtime.end(sandbox_id, 2)
+
+    site.runtime.resume = thaw_and_end  # type: ignore[method-assign]
+    assert (await gw.http.post(f"/sandboxes/{sandbox_id}/resume")).status_code == 202
+    assert await gw.state(sandbox_id) == "Failed"
+
+
+async def test_a_pause_that_the_engine_refuses(site: FakeGateway, gw: Running) -> None:
+    """The engine's refusal is a 500 and the sandbox runs on; an end that we had missed is a 409."""
+    sandbox_id = await gw.create()
+    site.runtime.failures["pause"] = [PauseFailed("freezer is stuck")]
+    answer = await gw.http.post(f"/sandboxes/{sandbox_id}/pause")
+    assert (answer.status_code, answer.json()["code"]) == (500, "DOCKER::SANDBOX_PAUSE_FAILED")
+    assert "freezer is stuck" in answer.json()["message"]
+    assert await gw.state(sandbox_id) == "Running"
+    workload = site.runtime.workloads[sandbox_id]
+    workload.phase, workload.exit_code = "exited", 0
+    answer = await gw.http.post(f"/sandboxes/{sandbox_id}/pause")
+    assert (answer.status_code, answer.json()["details"]["state"]) == (409, "Terminated")
+
+
+async def test_no_secret_is_logged_or_stored(site: FakeGateway, gw: Running) -> None:
+    """Credentials, environment values, keys and tokens are in no log line and in no file."""
+    auth = {"uri": "img:1", "auth": {"username": "u", "password": "planted-secret-1"}}
+    site.runtime.failures["create"] = [StartFailed("no")]
+    with structlog.testing.capture_logs() as lines:
+        await gw.http.post("/sandboxes", json=body(image=auth, env={"A": "planted-secret-2"}))
+        sandbox_id = await gw.create(image=auth, env={"A": "planted-secret-2"})
+        endpoint = (await gw.http.get(f"/sandboxes/{sandbox_id}/endpoints/80")).json()
+        await gw.http.delete(f"/sandboxes/{sandbox_id}")
+        await settled(lambda: not site.runtime.workloads)
+    token = endpoint["headers"]["X-EXECD-ACCESS-TOKEN"]
+    said = str(lines) + str([path.read_bytes() for path in site.settings.home.iterdir()])
+    assert "audit" in said
+    for secret in ("planted-secret-1", "planted-secret-2", KEY, token):
+        assert secret not in said
