@@ -19,7 +19,7 @@ EXIT_USAGE = 2
 EXIT_FAILED = 1
 
 
-class BadArguments(Exception):  # noqa: N818 - named like the other refusals
+class BadArguments(Exception):
     """The command line is not understood."""
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HASH_PREFIX = "sha256:"
 
 
-class BadSetting(Exception):  # noqa: N818 - named like the other refusals
+class BadSetting(Exception):
     """A setting is not understood; there is no fallback to a weaker one."""
 
 

@@ -103,7 +103,7 @@ def create_app(
         try:
             yield
         finally:
-            await tasks.close()
+            await tasks.close(settings.server.timeout_graceful_shutdown)
             await proxy.close()
             await runtime.close()
 

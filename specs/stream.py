@@ -28,6 +28,9 @@ _ESCAPES = [(b"\\", b"\\\\"), (b'"', b'\\"')] + [
     (bytes([byte]), quote(chr(byte))[1:-1].encode("ascii")) for byte in (*range(0x20), 0x7F) if byte != 0x0A
 ]
 
+_SAMPLE, _FEW = 4096, 4
+"""A block whose first bytes hold so few line ends is cut line by line; right either way, this is speed."""
+
 # A stand-in for the line feed must be a character that JSON writes as itself and no escape is made of.
 _STAND_INS = "~^`|@#"
 
@@ -60,16 +63,23 @@ def output(kind: str, lines: bytes, ms: int) -> bytes:
         return b""
     before = b'{"type":"%b","text":"' % kind.encode("ascii")
     after = b'","timestamp":%d}\n\n' % ms
-    blank = lines[:1] == b"\n" or b"\n\n" in lines
+    blank = lines[:1] == b"\n"
     if lines[-1:] == b"\n":
         lines = lines[:-1]
+        blank = blank or lines[-1:] == b"\n"
     special = lines.translate(None, _PLAIN)
     if special.isascii():
         for byte, escape in _ESCAPES:
             if byte in special:
                 lines = lines.replace(byte, escape)
+        if lines.count(b"\n", 0, _SAMPLE) <= _FEW:
+            # Cutting and joining copies faster than searching, as long as the pieces are few.
+            texts = [line or b"\\n" for line in lines.split(b"\n")]
+            return b"".join((before, (after + before).join(texts), after))
+        blank = blank or b"\n\n" in lines
         body = lines.replace(b"\n", after + before)
     else:
+        blank = blank or b"\n\n" in lines
         body = _quoted(lines.decode("utf-8", "replace"), after + before)
     events = b"".join((before, body, after))
     if blank:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, NoReturn, overload
 
 
-class BadField(ValueError):  # noqa: N818 - named like the other refusals
+class BadField(ValueError):
     """A field has the wrong type or a value out of range."""
 
     def __init__(self, field: str, reason: str) -> None:

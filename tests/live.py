@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -13,9 +14,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from specs.names import LABEL_INSTANCE
+from tests.raw_engine import Engine
 
 ROOT = Path(__file__).resolve().parents[1]
 READY_DEADLINE = 90.0
@@ -96,8 +100,18 @@ def boxwright(extra: dict[str, str] | None = None) -> Iterator[Live]:
         try:
             yield live
         finally:
-            remove_leftovers(live)
-            stop(live)
+            try:
+                remove_leftovers(live)
+            finally:
+                stop(live)
+                sweep(live)
+
+
+def sweep(live: Live) -> None:
+    """Remove what a killed gateway could not: its state folder goes away, so nobody would come back for it."""
+    with closing(sqlite3.connect(live.home / "boxwright.db")) as store:
+        (instance,) = store.execute("SELECT value FROM meta WHERE name = 'instance'").fetchone()
+    Engine().remove_labelled(f"{LABEL_INSTANCE}={instance}")
 
 
 def remove_leftovers(live: Live) -> None:

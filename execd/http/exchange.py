@@ -132,7 +132,7 @@ class Body:
         raise NotImplementedError
 
 
-class ClientGone(Exception):  # noqa: N818 - a fact, not a fault
+class ClientGone(Exception):
     """The client closed its connection while we were talking to it."""
 
 

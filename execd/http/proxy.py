@@ -26,7 +26,13 @@ from execd.wire.http1 import (
     status_line,
 )
 from specs.errors import BackendResponseFailed, BadRequest, BoxwrightError
-from specs.names import PORT_EXECD
+from specs.names import (
+    HEADER_ACCESS_RENEW,
+    HEADER_API_KEY,
+    HEADER_INGRESS_TO,
+    HEADER_SECURE_ACCESS,
+    PORT_EXECD,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +67,11 @@ _REPLACED = frozenset(
         "x-forwarded-proto",
         "x-forwarded-host",
         TOKEN_HEADER,
+        # The platform's own: some clients send their key on direct calls too, and no service may see it.
+        HEADER_API_KEY.lower(),
+        HEADER_SECURE_ACCESS.lower(),
+        HEADER_ACCESS_RENEW.lower(),
+        HEADER_INGRESS_TO.lower(),
     }
 )
 

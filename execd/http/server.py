@@ -46,15 +46,32 @@ PIECE = 256 * 1024
 SMALL = 64 * 1024  # replies up to here are copied into one send
 DRAIN = 256 * 1024  # of an unwanted body, read to keep the connection
 
-HEAD_SECONDS = 30.0  # from a head's first byte to its end
-IDLE_SECONDS = 300.0  # between requests
-BODY_SECONDS = 300.0  # between two pieces of a request's body
-STALL_SECONDS = 3600.0  # a client that takes nothing at all
-LINGER_SECONDS = 2.0  # for the client to read the last answer before the connection is cut
-SWEEP_SECONDS = 1.0
 BIND_SECONDS = 2.0  # for a port in the ephemeral range to be given back
 
 _FOREVER = float("inf")
+
+
+class Patience:
+    """How long to wait for a client, in seconds."""
+
+    __slots__ = ("body", "head", "idle", "linger", "stall", "sweep")
+
+    def __init__(
+        self,
+        *,
+        head: float = 30.0,
+        idle: float = 300.0,
+        body: float = 300.0,
+        stall: float = 3600.0,
+        linger: float = 2.0,
+        sweep: float = 1.0,
+    ) -> None:
+        self.head = head  # from a head's first byte to its end
+        self.idle = idle  # between requests
+        self.body = body  # between two pieces of a request's body
+        self.stall = stall  # while it takes nothing at all
+        self.linger = linger  # to read the last answer before the connection is cut
+        self.sweep = sweep  # between two looks at who is late
 
 
 class Server:
@@ -62,10 +79,12 @@ class Server:
 
     Args:
         handle: answers one request; it must not raise but `ClientGone`.
+        patience: how long to wait for clients.
     """
 
-    def __init__(self, handle: Handler) -> None:
+    def __init__(self, handle: Handler, patience: Patience | None = None) -> None:
         self.handle = handle
+        self.patience = Patience() if patience is None else patience
         self.closing = False
         self.connections: set[Connection] = set()
         self._listener: _socket.socket | None = None
@@ -126,7 +145,7 @@ class Server:
                 connection.task = start(connection.run(), "connection")
             if not self._sweeping and self.connections:
                 self._sweeping = True
-                current_loop().at(now() + SWEEP_SECONDS, self._sweep)
+                current_loop().at(now() + self.patience.sweep, self._sweep)
             while len(self.connections) >= MAX_CONNECTIONS:
                 await sleep(0.1)  # further ones wait in the kernel's backlog
 
@@ -136,7 +155,7 @@ class Server:
             if connection.expires < moment:
                 connection.expire()
         if self.connections:
-            current_loop().at(moment + SWEEP_SECONDS, self._sweep)
+            current_loop().at(moment + self.patience.sweep, self._sweep)
         else:
             self._sweeping = False
 
@@ -200,10 +219,11 @@ class Connection:
         keep: whether another request may follow.
     """
 
-    __slots__ = ("buffer", "expires", "fd", "keep", "peer", "server", "sock", "task")
+    __slots__ = ("buffer", "expires", "fd", "keep", "patience", "peer", "server", "sock", "task")
 
     def __init__(self, server: Server, sock: _socket.socket, peer: str) -> None:
         self.server = server
+        self.patience = server.patience
         self.sock = sock
         self.fd = sock.fileno()
         self.peer = peer.removeprefix("::ffff:") if "." in peer else peer
@@ -274,7 +294,7 @@ class Connection:
                 try:
                     sent = self.sock.sendmsg(views)
                 except BlockingIOError:
-                    self.expires = now() + STALL_SECONDS
+                    self.expires = now() + self.patience.stall
                     await writable(self.fd)
                     continue
                 while views and sent >= len(views[0]):
@@ -324,7 +344,7 @@ class Connection:
         """Receive a head; None when the client is done."""
         buffer = self.buffer.lstrip(b"\r\n")  # RFC 9112 §2.2
         scanned = 0
-        until = now() + HEAD_SECONDS
+        until = now() + self.patience.head
         while True:
             if buffer:
                 end = buffer.find(b"\r\n\r\n", scanned)
@@ -336,8 +356,8 @@ class Connection:
                 scanned = max(0, len(buffer) - 3)
                 data = await self.recv(SMALL, until - now())
             else:
-                data = await self.recv(SMALL, IDLE_SECONDS, at_once=False)
-                until = now() + HEAD_SECONDS
+                data = await self.recv(SMALL, self.patience.idle, at_once=False)
+                until = now() + self.patience.head
             if not data:
                 return None
             buffer = buffer + data if buffer else data.lstrip(b"\r\n")
@@ -362,7 +382,7 @@ class Connection:
             self.sock.shutdown(_socket.SHUT_WR)
         except OSError:
             return
-        until = now() + LINGER_SECONDS
+        until = now() + self.patience.linger
         left = 4 * DRAIN
         while left > 0 and now() < until:
             data = await self.recv(SMALL, until - now())
@@ -432,7 +452,7 @@ class ServerRequest(Request):
             return data
         if self._continue:
             await self._ask()
-        data = await connection.recv(size, BODY_SECONDS)
+        data = await connection.recv(size, connection.patience.body)
         if not data:
             raise ClientGone("the request's body broke off")
         return data
@@ -491,7 +511,7 @@ class ServerRequest(Request):
             try:
                 count = connection.sock.recv_into(want)
             except BlockingIOError:
-                connection.expires = now() + BODY_SECONDS
+                connection.expires = now() + connection.patience.body
                 try:
                     await readable(connection.fd)
                 finally:
@@ -552,7 +572,7 @@ class ServerRequest(Request):
                 held = os.splice(connection.fd, pipe[1], count, flags=os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK)  # type: ignore[attr-defined,unused-ignore]
                 break
             except BlockingIOError:
-                connection.expires = now() + BODY_SECONDS
+                connection.expires = now() + connection.patience.body
                 try:
                     await readable(connection.fd)
                 finally:
@@ -732,7 +752,7 @@ class ServerReply(Reply):
             try:
                 sent = os.sendfile(connection.fd, fd, offset, min(count, 1 << 20))
             except BlockingIOError:
-                connection.expires = now() + STALL_SECONDS
+                connection.expires = now() + connection.patience.stall
                 try:
                     await writable(connection.fd)
                 except OSError as failure:
@@ -772,7 +792,7 @@ class ServerReply(Reply):
                 return
             connection.buffer += data
             while len(connection.buffer) > PIECE:
-                await sleep(STALL_SECONDS)  # too much was sent ahead to look behind it
+                await sleep(connection.patience.stall)  # too much was sent ahead to look behind it
 
     async def switch(self, head: bytes) -> tuple[_socket.socket, bytes]:
         connection = self._connection

@@ -84,7 +84,7 @@ class Pump:
     def release(self) -> int | None:
         """Give the descriptor away if someone still holds the other end, else close it."""
         fd, self._fd = self._fd, -1
-        if fd >= 0 and self.finished:
+        if fd >= 0 and (self.finished or self._task is None):
             close_fd(fd)
             return None
         return fd if fd >= 0 else None
@@ -144,43 +144,52 @@ def available(fd: int) -> int:
 class Leftovers:
     """Pipes that a child of an ended program still holds: read and thrown away, at most so many."""
 
-    __slots__ = ("_tasks",)
+    __slots__ = ("_held", "_next")
 
     def __init__(self) -> None:
-        self._tasks: dict[int, Task[None]] = {}
+        self._held: dict[int, tuple[int, Task[None]]] = {}
+        self._next = 0
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._held)
 
     def add(self, fd: int | None) -> None:
         """Take over a descriptor; the oldest is closed when there are too many."""
         if fd is None:
             return
-        if len(self._tasks) >= _MAX_LEFTOVERS:
-            next(iter(self._tasks.values())).cancel()
-        self._tasks[fd] = start(self._discard(fd), "leftover output")
+        if len(self._held) >= _MAX_LEFTOVERS:
+            self._drop(next(iter(self._held)))
+        self._next += 1
+        self._held[self._next] = fd, start(self._discard(self._next, fd), "leftover output")
 
     async def close(self) -> None:
         """Close all."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            await task.join()
+        for key, (_, task) in list(self._held.items()):
+            self._drop(key)
+            try:
+                await task.join()
+            except Cancelled:
+                pass  # it had not begun
 
-    async def _discard(self, fd: int) -> None:
+    def _drop(self, key: int) -> None:
+        held = self._held.pop(key, None)
+        if held is not None:
+            fd, task = held
+            task.cancel()
+            close_fd(fd)
+
+    async def _discard(self, key: int, fd: int) -> None:
         try:
             while True:
                 try:
                     if not os.read(fd, READ):
-                        return
+                        break
                 except BlockingIOError:
                     await readable(fd)
         except Cancelled:
-            pass
-        finally:
-            self._tasks.pop(fd, None)
-            close_fd(fd)
+            return  # the descriptor is closed already, its number perhaps someone else's
+        self._held.pop(key, None)
+        close_fd(fd)
 
 
 class Turn:

@@ -80,7 +80,7 @@ INTERRUPT_GRACE = 3.0  # seconds from TERM to KILL
 class Shell:
     """One shell process and its two private pipes."""
 
-    __slots__ = ("_listening", "answers", "changed", "input", "output", "pid", "status")
+    __slots__ = ("_closed", "_listening", "answers", "changed", "input", "output", "pid", "status")
 
     def __init__(self, pid: int, input_: int, output: int) -> None:
         self.pid = pid
@@ -89,6 +89,7 @@ class Shell:
         self.answers = script.Answers()
         self.changed = Event()  # a run was answered, or the shell ended
         self.status: int | None = None  # wait status once it has ended
+        self._closed = False
         self._listening: tuple[Task[None], Task[None]] = (
             start(self._listen(), f"answers of shell {pid}"),
             start(self._await_end(), f"end of shell {pid}"),
@@ -108,6 +109,9 @@ class Shell:
 
     def close(self) -> None:
         """Let go of its pipes; an idle shell ends by itself then."""
+        if self._closed:
+            return
+        self._closed = True
         self._listening[0].cancel()
         close_fd(self.input)
         close_fd(self.output)

@@ -342,7 +342,7 @@ class Provisioner:
         """
         if sandbox_id not in self._removing:
             self._removing.add(sandbox_id)
-            self._tasks.spawn(self._removal(sandbox_id), f"remove {sandbox_id}")
+            self._tasks.spawn(self._removal(sandbox_id), f"remove {sandbox_id}", promised=True)
 
     async def _removal(self, sandbox_id: str) -> None:
         try:

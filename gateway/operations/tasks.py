@@ -22,11 +22,17 @@ class Tasks:
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
+        self._promised: set[asyncio.Task[Any]] = set()
         self._closed = False
 
-    def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+    def spawn(self, work: Coroutine[Any, Any, T], name: str, *, promised: bool = False) -> asyncio.Task[T]:
         """
         Start work that outlives the request it came from.
+
+        Args:
+            work: what to do.
+            name: for logs.
+            promised: a caller was told that it is done; closing gives it a moment to end.
 
         Raises:
             RuntimeError: the server is going down.
@@ -36,6 +42,8 @@ class Tasks:
             raise RuntimeError("the server is going down and starts nothing new")
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._running.add(task)
+        if promised:
+            self._promised.add(task)
         task.add_done_callback(self._ended)
         return task
 
@@ -51,9 +59,11 @@ class Tasks:
         """
         self.spawn(_keep_going(work, name), name)
 
-    async def close(self) -> None:
-        """Cancel everything and wait until it is gone."""
+    async def close(self, grace_seconds: float = 0.0) -> None:
+        """Let promised work end within a moment, then cancel everything and wait until it is gone."""
         self._closed = True
+        if self._promised and grace_seconds > 0:
+            await asyncio.wait(self._promised, timeout=grace_seconds)
         for task in self._running:
             task.cancel()
         while self._running:
@@ -61,6 +71,7 @@ class Tasks:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
+        self._promised.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             # Whoever awaits the task handles it; this line is for the ones that nobody awaits.
             _log.debug("task_failed", task=task.get_name(), error=type(error).__name__)

@@ -12,6 +12,7 @@ from tests.bench import rows
 from tests.bench.client import Api
 from tests.bench.report import Row, show
 from tests.live import ROOT, boxwright
+from tests.raw_engine import Engine
 
 IMAGE = "boxwright/debian:local"
 
@@ -33,7 +34,7 @@ def main() -> int:
     )
     found: list[Row] = []
     with boxwright({"BOXWRIGHT_GATEWAY_BUNDLE": "frozen"}) as live:
-        api, engine = Api(live.domain, live.key), rows.Engine()
+        api, engine = Api(live.domain, live.key), Engine()
         warm = api.create(IMAGE)
         sandbox = api.endpoint(warm)
         if "commands" in wanted:

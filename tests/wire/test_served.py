@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gateway.app import openapi_document
-
 from tests.wire.compare import reconcile
 from tests.wire.documents import compare_served, named_differences
 

@@ -52,6 +52,10 @@ static PyStatus start(int argc, char **argv)
     PyPreConfig_InitIsolatedConfig(&before);
     before.utf8_mode = 1;
     before.configure_locale = 0;
+#ifdef WITH_MIMALLOC
+    /* musl maps and unmaps every block of 64 KiB or more, and each of its pages faults anew. */
+    before.allocator = PYMEM_ALLOCATOR_MIMALLOC;
+#endif
     PyStatus status = Py_PreInitialize(&before);
     if (PyStatus_Exception(status)) {
         return status;

@@ -13,13 +13,13 @@ import pytest
 from execd import loop
 from execd.http import errors, streaming
 from execd.http.exchange import ClientGone, Reply, Request
-from execd.http.server import Server
+from execd.http.server import Patience, Server
 
 Route = Callable[[Request, Reply], Any]
 BODY = os.urandom(3 << 20)
 
 
-def talk(route: Route, client: Callable[[socket.socket], Any]) -> Any:
+def talk(route: Route, client: Callable[[socket.socket], Any], patience: Patience | None = None) -> Any:
     """Serve one route on the loop while `client` talks to it from a thread; return what it returns."""
     results: list[Any] = []
 
@@ -27,7 +27,7 @@ def talk(route: Route, client: Callable[[socket.socket], Any]) -> Any:
         async def handle(request: Request, reply: Reply) -> None:
             await errors.guarded(route, request, reply)
 
-        server = Server(handle)
+        server = Server(handle, patience)
         await server.listen("127.0.0.1", 0)
         server.start()
         ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -387,4 +387,48 @@ def test_writing_to_nobody_says_so() -> None:
         return finished.wait(10)
 
     assert talk(route, client)
+    assert seen == ["gone"]
+
+
+SLOW = {
+    "silent": b"",
+    "slow head": b"GET / HT",
+    "slow body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf",
+}
+
+
+@pytest.mark.parametrize("sent", SLOW.values(), ids=SLOW)
+def test_a_client_that_stops_talking_is_cut(sent: bytes) -> None:
+    """R43: A client that never finishes its request holds its connection for a bounded time only."""
+
+    async def route(request: Request, reply: Reply) -> None:
+        await request.body()
+        await reply.empty()
+
+    def client(sock: socket.socket) -> bytes:
+        sock.sendall(sent)
+        return read_all(sock)
+
+    assert talk(route, client, Patience(head=0.05, idle=0.05, body=0.05, sweep=0.02)) == b""
+
+
+def test_a_client_that_takes_nothing_is_cut() -> None:
+    """A client that never reads its answer holds its connection for a bounded time only."""
+    seen: list[str] = []
+    finished = threading.Event()
+
+    async def route(request: Request, reply: Reply) -> None:
+        try:
+            await reply.send(200, [], BODY * 8)
+        except ClientGone:
+            seen.append("gone")
+            raise
+        finally:
+            finished.set()
+
+    def client(sock: socket.socket) -> bool:
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        return finished.wait(10)
+
+    assert talk(route, client, Patience(stall=0.05, sweep=0.02))
     assert seen == ["gone"]

@@ -84,11 +84,13 @@ def test_many_entries_round_trip(values: list[str]) -> None:
 def test_single_quotes_mean_what_a_shell_means() -> None:
     """The literal form agrees with sh."""
     text = "X='cost $5 ${HOME} \\n tail'\n"
-    out = subprocess.run(["sh", "-c", f"{text}printf %s \"$X\""], capture_output=True, check=True, timeout=10)
+    out = subprocess.run(["sh", "-c", f'{text}printf %s "$X"'], capture_output=True, check=True, timeout=10)
     assert parse(text, VARIABLES)[0]["X"] == out.stdout.decode()
 
 
-@pytest.mark.parametrize(("name", "good"), [("A", True), ("_a1", True), ("1a", False), ("", False), ("é", False)])
+@pytest.mark.parametrize(
+    ("name", "good"), [("A", True), ("_a1", True), ("1a", False), ("", False), ("é", False)]
+)
 def test_names(name: str, good: bool) -> None:
     """A variable's name is a letter or underscore, then letters, digits, underscores."""
     assert is_name(name) is good

@@ -61,7 +61,14 @@ def test_complaints_hold_no_value(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "want"),
-    [("/a/../b", "/b"), ("x", "/base/x"), ("~", "/home/u"), ("~/x", "/home/u/x"), ("$D/${D}", "/d/d"), ("~x", "/base/~x")],
+    [
+        ("/a/../b", "/b"),
+        ("x", "/base/x"),
+        ("~", "/home/u"),
+        ("~/x", "/home/u/x"),
+        ("$D/${D}", "/d/d"),
+        ("~x", "/base/~x"),
+    ],
 )
 def test_a_directory_is_expanded(text: str, want: str) -> None:
     """Contract §7.1: variables, then a leading tilde, then relative to ours."""

@@ -7,7 +7,9 @@ import pytest
 from execd.processes.family import Process, members, read_stat
 
 
-def proc(pid: int, parent: int, session: int, *, group: int = 0, state: str = "S", started: int = 100) -> Process:
+def proc(
+    pid: int, parent: int, session: int, *, group: int = 0, state: str = "S", started: int = 100
+) -> Process:
     return Process(pid, parent, group or session, session, state, started)
 
 

@@ -19,13 +19,17 @@ from execd.processes.outcome import INTERRUPT, SHUTDOWN, TIMEOUT, outcome
         pytest.param(11 | 0x80, None, False, -1, "-1", "signal: segmentation fault", id="core dumped"),
         pytest.param(40, None, False, -1, "-1", "signal: signal 40", id="real-time signal"),
         pytest.param(9, None, True, 137, "137", "out of memory: killed by the kernel", id="R10 itself"),
-        pytest.param(137 << 8, None, True, 137, "137", "out of memory: killed by the kernel", id="R10 a child"),
+        pytest.param(
+            137 << 8, None, True, 137, "137", "out of memory: killed by the kernel", id="R10 a child"
+        ),
         pytest.param(137 << 8, None, False, 137, "137", "exit status 137", id="137 by choice"),
         pytest.param(9, TIMEOUT, True, -1, "-1", "signal: killed", id="our own kill is not the kernel's"),
         pytest.param(1 << 8, None, True, 1, "1", "exit status 1", id="another failure"),
     ],
 )
-def test_outcome(status: int, reason: str | None, oom: bool, code: int, evalue: str, first: str | None) -> None:
+def test_outcome(
+    status: int, reason: str | None, oom: bool, code: int, evalue: str, first: str | None
+) -> None:
     """Exit codes as they are, -1 for signals, 137 and the words for lack of memory (R10)."""
     ended = outcome(status, reason=reason, timeout_ms=1000, out_of_memory=oom)
     assert (ended.exit_code, ended.evalue) == (code, evalue)

@@ -107,7 +107,9 @@ def test_a_failed_exec_is_told(
 
 
 @pytest.mark.parametrize("cwd", [None, "/"])
-def test_something_that_is_no_program_is_told(spawner: Spawner, run: Run, tmp_path: Path, cwd: str | None) -> None:
+def test_something_that_is_no_program_is_told(
+    spawner: Spawner, run: Run, tmp_path: Path, cwd: str | None
+) -> None:
     """A file with the execute bit and no known format is an exec format error, not shell text."""
     file = tmp_path / "text"
     file.write_text("echo hi\n")

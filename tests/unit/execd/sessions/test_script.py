@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from execd.sessions.script import MAX_STATE, Answers, opening, quote, run
 
 
-@pytest.mark.parametrize("text", ["", "a b", "it's", "'", "''\n'", "$HOME `x` \\ \"", "é🙂", "-n", "!"])
+@pytest.mark.parametrize("text", ["", "a b", "it's", "'", "''\n'", '$HOME `x` \\ "', "é🙂", "-n", "!"])
 def test_a_quoted_text_is_one_literal_word(text: str) -> None:
     """A shell takes it as it is."""
-    out = subprocess.run(["sh", "-c", f"printf %s {quote(text)}"], capture_output=True, check=True, timeout=10)
+    out = subprocess.run(
+        ["sh", "-c", f"printf %s {quote(text)}"], capture_output=True, check=True, timeout=10
+    )
     assert out.stdout.decode() == text
 
 
@@ -20,7 +22,9 @@ def test_a_quoted_text_is_one_literal_word(text: str) -> None:
 @given(st.text(alphabet=st.characters(exclude_characters="\0\r", exclude_categories=["Cs"])))
 def test_any_text_is_one_literal_word(text: str) -> None:
     """No text gets out of its quotes."""
-    out = subprocess.run(["sh", "-c", f"printf %s {quote(text)}"], capture_output=True, check=True, timeout=10)
+    out = subprocess.run(
+        ["sh", "-c", f"printf %s {quote(text)}"], capture_output=True, check=True, timeout=10
+    )
     assert out.stdout.decode() == text
 
 

@@ -123,7 +123,7 @@ def test_runs_are_kept_apart(shell: str, talk: Callable[[], Talk], run: Run) -> 
         await one.say("set -x")
         assert (await one.lines("echo traced"))[-1] == "traced"
         await one.say("set +x")
-        assert await one.lines("break; echo on") [-1] == "on"
+        assert (await one.lines("break; echo on"))[-1] == "on"
         told = await one.say("for n in $(seq 200); do echo $n 0; echo $n; done; echo end >&1; false")
         assert told.lines()[-1] == "end"
         assert told.code == "1"
@@ -202,7 +202,9 @@ def test_an_interrupt_ends_the_run_only(talk: Callable[[], Talk], run: Run) -> N
     run(main())
 
 
-def test_a_lost_client_ends_its_run_and_no_other(talk: Callable[[], Talk], run: Run, heard: type[Any]) -> None:
+def test_a_lost_client_ends_its_run_and_no_other(
+    talk: Callable[[], Talk], run: Run, heard: type[Any]
+) -> None:
     """A run whose client has gone is stopped, also while it waits for its turn."""
 
     async def main() -> None:
@@ -262,7 +264,9 @@ def test_nothing_secret_is_written_or_shown(
     run(main())
 
 
-def test_a_lost_state_directory_does_not_matter(talk: Callable[[], Talk], run: Run, settings: Settings) -> None:
+def test_a_lost_state_directory_does_not_matter(
+    talk: Callable[[], Talk], run: Run, settings: Settings
+) -> None:
     """R46: a session works on after everything under its state directory was deleted."""
 
     async def main() -> None:
