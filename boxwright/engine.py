@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import aiodocker
-import aiohttp
-
 from boxwright.bootstrap import apt_install, debian_root
+from gateway.runtimes.docker.engine import Engine, EngineRefused, EngineSettings
+from specs.errors import Unavailable
 
 START_DEADLINE = 60.0  # seconds for dockerd to answer after it was started
 PING_DEADLINE = 5.0
@@ -32,23 +31,13 @@ class EngineMissing(Exception):
 
 async def engine_answers() -> str | None:
     """Return the engine's version, or None when none answers."""
+    engine = Engine(EngineSettings(call_seconds=PING_DEADLINE))
     try:
-        client = aiodocker.Docker()
-    except (OSError, ValueError, aiodocker.exceptions.DockerError):
-        return None  # no socket and no DOCKER_HOST
-    try:
-        version = await _version(client)
-    except (OSError, TimeoutError, aiohttp.ClientError, aiodocker.exceptions.DockerError):
+        return (await engine.version()).engine
+    except (Unavailable, EngineRefused):
         return None
     finally:
-        await client.close()
-    return version
-
-
-async def _version(client: aiodocker.Docker) -> str:
-    async with asyncio.timeout(PING_DEADLINE):
-        answer = await client.version()
-    return str(answer["Version"])
+        await engine.close()
 
 
 async def ensure_engine(report: Report, log: Path) -> str:
