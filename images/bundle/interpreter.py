@@ -23,7 +23,8 @@ from images.bundle.apt import Distribution, Tree
 from images.bundle.cache import Report, locked, log_path, made
 from images.bundle.errors import PackageMissing, StepFailed
 from images.bundle.keys import key_of
-from images.bundle.steps import need, run
+from images.bundle.packages import have
+from images.bundle.steps import run
 from images.bundle.zig import Zig
 
 ROOM: Final = "interpreters"
@@ -182,10 +183,10 @@ def build(cache: Path, zig: Zig, report: Report) -> Interpreter:
     Raises:
         PackageMissing: no source of a Python that can be frozen.
         StepFailed: a build step failed; its log is named.
-        ToolMissing: make or dpkg-source is not installed.
+        ToolMissing: make or dpkg-source is not here and may not be installed.
     """
-    need("make", "make")
-    need("dpkg-source", "dpkg-dev")
+    have("make", "make", report)
+    have("dpkg-source", "dpkg-dev", report)
     log = log_path(cache, "interpreter")
     failure: StepFailed | None = None
     machine = apt.this_distribution()

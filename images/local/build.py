@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import platform
 import shutil
 import tempfile
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from images.bundle import apt, apt_sources
-from images.bundle.errors import BundleError, ToolMissing
+from images.bundle.errors import BundleError
+from images.bundle.packages import have
 from images.bundle.steps import run
 from images.local import rootfs
 from images.local.recipes import (
@@ -134,7 +134,7 @@ def _ingredients(recipe: Recipe, report: Report) -> dict[str, str]:
             case "packages":
                 found["release"] = apt.this_distribution().codename
             case "busybox":
-                found["busybox"] = _digest(_tool("busybox", "busybox-static", report))
+                found["busybox"] = _digest(have("busybox", "busybox-static", report))
             case _:
                 found["app"] = _digest(APP_SOURCE)
     except BundleError as error:
@@ -148,7 +148,7 @@ def _root_file_system(recipe: Recipe, tar: Path, work: Path, seconds: float) -> 
         case "packages":
             _bootstrap(recipe, tar, work, log, seconds)
         case "busybox":
-            path = _tool("busybox", "busybox-static", _silent)
+            path = have("busybox", "busybox-static", _silent)
             applets = run("busybox --list", [path, "--list"], log=log, seconds=QUICK_SECONDS).decode().split()
             rootfs.busybox(path, applets, tar)
         case _:
@@ -164,7 +164,7 @@ def _bootstrap(recipe: Recipe, tar: Path, work: Path, log: Path, seconds: float)
     sources.write_text(apt_sources.render(machine.entries), encoding="utf-8")
     settings = work / "apt.conf"
     settings.write_text(_apt_settings(log), encoding="utf-8")
-    tool = _tool("mmdebstrap", "mmdebstrap", _silent)
+    tool = have("mmdebstrap", "mmdebstrap", _silent)
     words: list[str | Path] = [tool, "--variant=essential", f"--include={','.join(recipe.packages)}"]
     if MERGED_USR_HOOK.is_dir():
         # Merges /usr as the release does, without the package that needs all of perl for it.
@@ -189,43 +189,11 @@ def _apt_settings(log: Path) -> str:
 
 
 def _compiler() -> str:
-    """Choose a compiler that can link statically: the small C library first."""
+    """Choose a compiler that can link statically: the small C library first, installed if there is none."""
     for name in ("musl-gcc", "cc", "gcc"):
         if shutil.which(name):
             return name
-    raise ToolMissing("a C compiler", "musl-tools (or gcc)")
-
-
-def _tool(name: str, package: str, report: Report) -> Path:
-    """
-    Find a program, installing its package where that is this machine's way and ours to do.
-
-    Raises:
-        ToolMissing: it is not here; the message names the package.
-    """
-    found = shutil.which(name)
-    if found is None:
-        if os.geteuid() != 0 or shutil.which("apt-get") is None:
-            raise ToolMissing(name, package)
-        report(f"installing the package {package}, which brings {name}")
-        _install(package)
-        found = shutil.which(name)
-    if found is None:
-        raise ToolMissing(name, package)
-    return Path(found)
-
-
-def _install(package: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="boxwright-apt-") as folder:
-        log = Path(folder) / "log"
-        env = {"DEBIAN_FRONTEND": "noninteractive"}
-        words = ["apt-get", "install", "-y", "--no-install-recommends", package]
-        try:
-            run(f"apt-get install {package}", words, log=log, seconds=300.0, env=env)
-        except BundleError:
-            # Lists that were never fetched, or are old, are the usual reason.
-            run("apt-get update", ["apt-get", "update"], log=log, seconds=300.0, env=env)
-            run(f"apt-get install {package}", words, log=log, seconds=300.0, env=env)
+    return str(have("musl-gcc", "musl-tools", _silent))
 
 
 def _digest(path: Path) -> str:
