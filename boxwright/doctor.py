@@ -47,7 +47,7 @@ async def engine_checks(settings: Settings) -> list[Check]:
     engine = Engine(EngineSettings(call_seconds=10.0))
     try:
         facts = await engine_facts(engine)
-        runtime = await check_runtime(engine, settings.secure_runtime.engine_name, report=say)
+        runtime = await check_runtime(engine, settings.engine_runtime, report=say)
     except BoxwrightError as error:
         fix = "`boxwright up` as root on Debian/Ubuntu installs and starts one; else: sudo apt-get install docker.io"
         return [Check("engine", "fail", error.message, fix)]

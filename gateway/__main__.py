@@ -158,7 +158,7 @@ def _log_file(settings: Settings) -> logging.Handler:
 
 async def _check(settings: Settings) -> None:
     await _check_keys(settings)
-    runtime = settings.secure_runtime.engine_name
+    runtime = settings.engine_runtime
     if runtime is None:
         return
     log = structlog.get_logger(__name__)

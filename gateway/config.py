@@ -121,6 +121,9 @@ class RuntimeSettings:
         None, "has no effect: execd comes from the bundle built on this machine"
     )
     execd_run_as_init: bool = _setting(True, "has no effect: execd always is the first process")
+    docker_runtime: str | None = _setting(
+        None, "engine runtime of every sandbox, such as runsc; none = the engine's default; checked at start"
+    )
 
 
 DROPPED: Final = (
@@ -259,6 +262,11 @@ class Settings:
     @property
     def home(self) -> Path:
         return Path(self.gateway.home)
+
+    @property
+    def engine_runtime(self) -> str | None:
+        """The engine runtime of every sandbox; None for the engine's default."""
+        return self.secure_runtime.engine_name or self.runtime.docker_runtime
 
     @property
     def database(self) -> Path:
@@ -406,6 +414,13 @@ def _check_together(settings: Settings, source: str) -> None:
             f"{where} network_mode",
             f"is {docker.network_mode!r}: sandboxes would share a network that is not theirs, or have none",
             'use "bridge" or the name of a network made with `docker network create`',
+        )
+    secure, plain = settings.secure_runtime.engine_name, settings.runtime.docker_runtime
+    if secure is not None and plain is not None and secure != plain:
+        raise BadSetting(
+            f"{source}: [runtime] docker_runtime",
+            f"is {plain!r} while [secure_runtime] asks for {secure!r}",
+            "name the runtime in one of the two",
         )
     for path in settings.storage.allowed_host_paths:
         if not path.startswith("/") or os.path.normpath(path) != path.rstrip("/") or not path.strip("/"):

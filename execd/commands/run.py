@@ -140,6 +140,7 @@ class Commands:
         self._shells = Shells(settings.base_environ)
         self._live: Live[Command] = Live()
         self._finished: dict[str, Command] = {}
+        self._spooled: dict[str, Spool] = {}  # of those
         self._leftovers = Leftovers()
         self._oom = OomCounter()
 
@@ -348,6 +349,8 @@ class Commands:
         command.finished_at = now()
         command.ended.set()
         self._finished[command.id] = command
+        if command.spool is not None:
+            self._spooled[command.id] = command.spool
         self._forget()
 
     def _forget(self) -> None:
@@ -363,16 +366,15 @@ class Commands:
                 break
             self._finished.pop(oldest.id)
             self._live.drop(oldest.id)
-            if oldest.spool is not None:
-                oldest.spool.close()
-        spooled = [command for command in self._finished.values() if command.spool is not None]
-        kept = sum(len(command.spool) for command in spooled if command.spool is not None)
-        for command in spooled:
+            spool = self._spooled.pop(oldest.id, None)
+            if spool is not None:
+                spool.close()
+        kept = sum([len(spool) for spool in self._spooled.values()])
+        for spool in self._spooled.values():
             if kept <= SPOOLS * settings.spool_limit:
                 break
-            if command.spool is not None:
-                kept -= len(command.spool)
-                command.spool.close()
+            kept -= len(spool)
+            spool.close()
 
     # -- questions --------------------------------------------------------------
 

@@ -75,6 +75,10 @@ def _features(services: ServicesHere) -> dict[str, tuple[bool, str]]:
             "the operator allowed no host folder (storage.allowed_host_paths)",
         ),
         "namedVolumes": (True, ""),
+        "secureRuntime": (
+            services.settings.engine_runtime is not None,
+            "the engine's default runtime is used ([secure_runtime], [runtime] docker_runtime)",
+        ),
         "serverProxy": (True, ""),
         "idempotentCreate": (True, ""),
         "ossfs": (False, later),

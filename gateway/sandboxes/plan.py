@@ -156,7 +156,7 @@ def make_plan(request: CreateSandboxRequest, settings: Settings, facts: Facts) -
         network=docker.network_mode,
         publish_host=docker.publish_host,
         publish_ports=(docker.port_range_min, docker.port_range_max),
-        runtime=settings.secure_runtime.engine_name,
+        runtime=settings.engine_runtime,
         stop_grace_seconds=docker.stop_grace_seconds,
     )
 

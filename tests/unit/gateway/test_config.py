@@ -150,3 +150,33 @@ def test_the_sample_is_the_settings() -> None:
         for key, value in document[name].items():
             default = getattr(kind(), key)
             assert (tuple(value) if isinstance(default, tuple) else value) == default
+
+
+@pytest.mark.parametrize(
+    ("text", "runtime"),
+    [
+        ("", None),
+        ('[runtime]\ndocker_runtime = "runsc"', "runsc"),
+        ('[secure_runtime]\ntype = "gvisor"', "runsc"),
+        ('[secure_runtime]\ntype = "kata"\ndocker_runtime = "kata-fc"', "kata-fc"),
+    ],
+)
+def test_the_engine_runtime_is_named_in_either_section(
+    tmp_path: Path, text: str, runtime: str | None
+) -> None:
+    """
+    `[runtime] docker_runtime` and `[secure_runtime]` both choose the engine's runtime.
+    """
+    path = tmp_path / "boxwright.toml"
+    path.write_text(text)
+    assert load(path, {}).engine_runtime == runtime
+
+
+def test_two_different_engine_runtimes_stop_the_start(tmp_path: Path) -> None:
+    """
+    Sections that contradict each other are refused, never resolved by guessing.
+    """
+    path = tmp_path / "boxwright.toml"
+    path.write_text('[runtime]\ndocker_runtime = "crun"\n[secure_runtime]\ntype = "gvisor"')
+    with pytest.raises(BadSetting, match="docker_runtime"):
+        load(path, {})
