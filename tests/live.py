@@ -111,7 +111,8 @@ def sweep(live: Live) -> None:
     """Remove what a killed gateway could not: its state folder goes away, so nobody would come back for it."""
     with closing(sqlite3.connect(live.home / "boxwright.db")) as store:
         (instance,) = store.execute("SELECT value FROM meta WHERE name = 'instance'").fetchone()
-    Engine().remove_labelled(f"{LABEL_INSTANCE}={instance}")
+    with closing(Engine()) as engine:
+        engine.remove_labelled(f"{LABEL_INSTANCE}={instance}")
 
 
 def remove_leftovers(live: Live) -> None:

@@ -18,6 +18,8 @@ from boxwright.bootstrap import apt_install, debian_root
 from boxwright.engine import ensure_engine
 from gateway.runtimes.docker.engine import Engine, EngineSettings
 from images import bundle, local
+from images.bundle.errors import ToolMissing
+from images.bundle.packages import have
 
 ROOT = Path(__file__).resolve().parents[1]
 JS = ROOT / "tests" / "e2e" / "js"
@@ -42,6 +44,14 @@ def npm_client() -> None:
     subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=JS, check=True)
 
 
+def registry() -> None:
+    """Have a real registry for the pull tests; on a machine that is not ours to change they say why they skip."""
+    try:
+        have("docker-registry", "docker-registry", say)
+    except ToolMissing as error:
+        say(str(error))
+
+
 async def images() -> None:
     engine = Engine(EngineSettings())
     try:
@@ -57,6 +67,7 @@ def main() -> None:
     made = bundle.build("frozen", source_root=ROOT, cache=bundle.default_cache(os.environ), report=say)
     say(f"bundle: {made.kind}, {made.size / 1e6:.1f} MB, {made.path}")
     npm_client()
+    registry()
     say(f"ready after {time.monotonic() - began:.0f} s")
 
 
