@@ -126,7 +126,10 @@ def configure_logs(settings: Settings) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.dict_tracebacks,
+        # Never local variables: they hold keys, tokens and what sandboxes print.
+        structlog.processors.ExceptionRenderer(
+            structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        ),
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -146,6 +149,12 @@ def configure_logs(settings: Settings) -> None:
     for handler in handlers:
         handler.setFormatter(formatter)
     logging.basicConfig(handlers=handlers, level=settings.log.level, force=True)
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
+
+
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Streams that the end of the server cuts are no failures."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 def _log_file(settings: Settings) -> logging.Handler:

@@ -204,9 +204,9 @@ class StoreSettings:
 class LimitSettings:
     """Ceilings for one sandbox, and what it gets when it asks for nothing."""
 
-    default_cpus: float | None = _setting(None, "cores when a request names none; none = no limit", low=0.01)
+    default_cpus: float | None = _setting(1.0, 'cores when a request names none; "" = no limit', low=0.01)
     default_memory_mib: int | None = _setting(
-        None, "memory when a request names none; none = no limit", low=8
+        2048, 'memory (swap included) when a request names none; "" = no limit', low=8
     )
     max_cpus: float | None = _setting(None, "most cores a request may name; none = any", low=0.01)
     max_memory_mib: int | None = _setting(None, "most memory a request may name; none = any", low=8)
@@ -448,7 +448,9 @@ def _type_of(kind: type[Any], key: str) -> tuple[Any, bool]:
 
 
 def _checked(kind: type[Any], key: str, value: Any, where: str) -> Any:
-    wanted, _ = _type_of(kind, key)
+    wanted, optional = _type_of(kind, key)
+    if optional and value == "":
+        return None
     value = _typed(wanted, value, where)
     meta = _fields(kind)[key].metadata
     if meta["choices"] and isinstance(value, str):
@@ -489,7 +491,9 @@ def _typed(wanted: Any, value: Any, where: str) -> Any:
 
 def _parsed(kind: type[Any], key: str, text: str, name: str) -> Any:
     """Read the text of an environment variable as the key's type."""
-    wanted, _ = _type_of(kind, key)
+    wanted, optional = _type_of(kind, key)
+    if optional and not text:
+        return ""
     origin = typing.get_origin(wanted) or wanted
     if origin is bool:
         verdict = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(

@@ -180,8 +180,9 @@ class Status:
 class SandboxRecord:
     """What the store remembers of one sandbox.
 
-    `step` is the last finished step of the sequence under way ("" when none is); `version`
-    is compared and set on every update. A record with `deleted_at` is a tombstone.
+    `step` is what was about to be done of the sequence under way ("" when none is) and `worker` the
+    gateway process that does it; `version` is compared and set on every update. A record with
+    `deleted_at` is a tombstone.
     """
 
     sandbox_id: str
@@ -198,6 +199,7 @@ class SandboxRecord:
     managed_volumes: tuple[str, ...]  # named volumes this sandbox created and takes with it
     exit_code: int | None = None
     step: str = ""
+    worker: str = ""
     deleted_at: datetime | None = None
     owner: str = ""  # id of the API key that created it
     version: int = 0

@@ -263,10 +263,11 @@ def _limits(request: CreateSandboxRequest, settings: Settings, most: Ceilings) -
     limits = settings.limits
     cpus = quantities.nano_cpus(asked["cpu"]) if "cpu" in asked else None
     memory = quantities.memory_bytes(asked["memory"]) if "memory" in asked else None
+    # A default gives way to a lower ceiling; where there is no default, asking for nothing means no limit.
     if cpus is None and limits.default_cpus is not None:
-        cpus = int(limits.default_cpus * quantities.NANO)
+        cpus = int(min(limits.default_cpus, limits.max_cpus or limits.default_cpus) * quantities.NANO)
     if memory is None and limits.default_memory_mib is not None:
-        memory = limits.default_memory_mib * MIB
+        memory = min(limits.default_memory_mib, limits.max_memory_mib or limits.default_memory_mib) * MIB
     if memory is not None and memory < SMALLEST_MEMORY:
         raise BadRequest("resourceLimits.memory is too small for any container; ask for at least 8Mi")
     _hold(judge_resources(Demand(nano_cpus=cpus, memory_bytes=memory), most))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -180,3 +181,25 @@ def test_two_different_engine_runtimes_stop_the_start(tmp_path: Path) -> None:
     path.write_text('[runtime]\ndocker_runtime = "crun"\n[secure_runtime]\ntype = "gvisor"')
     with pytest.raises(BadSetting, match="docker_runtime"):
         load(path, {})
+
+
+def test_the_sample_read_back_is_the_defaults(tmp_path: Path) -> None:
+    """
+    A sample whose every line is uncommented means the same as no file at all.
+    """
+    path = tmp_path / "boxwright.toml"
+    keys = re.compile(r"^# (\w+ = .*)$")
+    path.write_text("\n".join(keys.sub(r"\1", line) for line in render_sample().splitlines()))
+    assert load(path, {}) == load(None, {})
+
+
+def test_an_empty_string_takes_a_default_away(tmp_path: Path) -> None:
+    """
+    `""` means "none" for a key that may be absent, in the file and in the environment.
+    """
+    path = tmp_path / "boxwright.toml"
+    path.write_text('[limits]\ndefault_cpus = ""')
+    settings = load(path, {"BOXWRIGHT_LIMITS_DEFAULT_MEMORY_MIB": ""})
+    assert settings.limits.default_cpus is None
+    assert settings.limits.default_memory_mib is None
+    assert load(None, {}).limits.default_memory_mib == 2048

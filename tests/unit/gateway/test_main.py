@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
+import structlog
 
-from gateway.__main__ import config_path, main, prepare
+from gateway.__main__ import config_path, configure_logs, main, prepare
 from gateway.app import SystemClock
 from gateway.config import BadSetting, load
 from gateway.sandboxes.model import BundleMount
@@ -54,3 +56,27 @@ def test_a_bad_file_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     """The command says what is wrong and exits with 1."""
     assert main(["--config", str(tmp_path / "none.toml")]) == 1
     assert "none.toml" in capsys.readouterr().err
+
+
+def test_a_logged_failure_holds_no_local_variable(capsys: pytest.CaptureFixture[str]) -> None:
+    """A traceback in the log names the places and never the values: keys and output are among those."""
+    handlers = list(logging.getLogger().handlers)
+    try:
+        configure_logs(load(None, {}))
+        planted = "planted" + "-secret"
+        try:
+            _fail_with(planted.encode())
+        except ValueError:
+            structlog.get_logger("test").exception("broke")
+            logging.getLogger("elsewhere").exception("broke too")
+    finally:
+        logging.basicConfig(handlers=handlers, force=True)
+        structlog.reset_defaults()
+    said = capsys.readouterr().err
+    assert "_fail_with" in said
+    assert said.count("ValueError") >= 2
+    assert "planted-secret" not in said
+
+
+def _fail_with(secret: bytes) -> None:
+    raise ValueError(f"{len(secret)} bytes")

@@ -122,7 +122,7 @@ def test_what_is_harmless_is_accepted() -> None:
         facts(),
     )
     assert plan.env == (("B", "1"),)
-    assert plan.limits == Limits(pids=4096)
+    assert plan.limits == Limits(10**9, 2**31, 2**31, pids=4096)
 
 
 def test_everything_reaches_the_plan() -> None:
@@ -165,13 +165,15 @@ def test_everything_reaches_the_plan() -> None:
 @pytest.mark.parametrize(
     ("asked", "settled", "allowed"),
     [
-        ({}, {"limits_max_cpus": "2"}, False),
+        ({}, {"limits_max_cpus": "2", "limits_default_cpus": ""}, False),
+        ({}, {"limits_max_cpus": "0.5"}, True),
         ({}, {"limits_max_cpus": "2", "limits_default_cpus": "1"}, True),
         ({"cpu": "2"}, {"limits_max_cpus": "2"}, True),
         ({"cpu": "2001m"}, {"limits_max_cpus": "2"}, False),
         ({"memory": "65Mi"}, {"limits_max_memory_mib": "64"}, False),
         ({"memory": "64Mi"}, {"limits_max_memory_mib": "64"}, True),
-        ({}, {"limits_max_memory_mib": "64"}, False),
+        ({}, {"limits_max_memory_mib": "64", "limits_default_memory_mib": ""}, False),
+        ({}, {"limits_max_memory_mib": "64"}, True),
         ({}, {"limits_max_memory_mib": "64", "limits_default_memory_mib": "32"}, True),
     ],
 )
