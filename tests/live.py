@@ -101,7 +101,8 @@ def boxwright(extra: dict[str, str] | None = None) -> Iterator[Live]:
             yield live
         finally:
             try:
-                remove_leftovers(live)
+                if live.process.poll() is None:
+                    remove_leftovers(live)
             finally:
                 stop(live)
                 sweep(live)
@@ -109,10 +110,15 @@ def boxwright(extra: dict[str, str] | None = None) -> Iterator[Live]:
 
 def sweep(live: Live) -> None:
     """Remove what a killed gateway could not: its state folder goes away, so nobody would come back for it."""
+    with closing(Engine()) as engine:
+        engine.remove_labelled(label(live))
+
+
+def label(live: Live) -> str:
+    """The label that every container of this Boxwright carries."""
     with closing(sqlite3.connect(live.home / "boxwright.db")) as store:
         (instance,) = store.execute("SELECT value FROM meta WHERE name = 'instance'").fetchone()
-    with closing(Engine()) as engine:
-        engine.remove_labelled(f"{LABEL_INSTANCE}={instance}")
+    return f"{LABEL_INSTANCE}={instance}"
 
 
 def remove_leftovers(live: Live) -> None:

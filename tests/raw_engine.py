@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import time
+from typing import Any
 from urllib.parse import quote
 
 SOCKET = "/var/run/docker.sock"
@@ -48,10 +49,17 @@ class Engine(http.client.HTTPConnection):
         found = json.loads(self.call("GET", f"/containers/sandbox-{sandbox_id}/json"))
         return str(next(iter(found["NetworkSettings"]["Networks"].values()))["IPAddress"])
 
+    def labelled(self, label: str) -> list[dict[str, Any]]:
+        """Return every container that carries a label."""
+        filters = quote(json.dumps({"label": [label]}))
+        found: list[dict[str, Any]] = json.loads(
+            self.call("GET", f"/containers/json?all=true&filters={filters}")
+        )
+        return found
+
     def remove_labelled(self, label: str) -> int:
         """Remove every container that carries a label; return how many there were."""
-        filters = quote(json.dumps({"label": [label]}))
-        found = json.loads(self.call("GET", f"/containers/json?all=true&filters={filters}"))
+        found = self.labelled(label)
         for one in found:
             self.call("DELETE", f"/containers/{one['Id']}?force=true&v=true")
         return len(found)

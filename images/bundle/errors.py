@@ -20,7 +20,9 @@ class BundleDamaged(BundleError):
     """The directory is not the bundle its manifest describes."""
 
     def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"bundle {path}: {problem}; remove the directory and build it again")
+        super().__init__(
+            f"{path} is no sound bundle: {problem}. `boxwright bundle build` says where it puts a sound one"
+        )
         self.path = path
 
 

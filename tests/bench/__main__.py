@@ -39,9 +39,7 @@ def main() -> int:
     parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part (repeatable)")
     asked = parser.parse_args()
     wanted = asked.only or list(PARTS)
-    made = bundle.build(
-        "frozen", source_root=ROOT, cache=bundle.default_cache(os.environ), report=tell
-    )
+    made = bundle.build("frozen", source_root=ROOT, cache=bundle.default_cache(os.environ), report=tell)
     found: list[Row] = []
     folder = load.shared_folder()
     try:
