@@ -6,19 +6,23 @@ import dataclasses
 
 import typer
 
-from boxwright.terminal import ConfigFile, Format, Output, out, print_json, say, settings_from
+from boxwright.terminal import ConfigFile, Format, Output, examples, out, print_json, say, settings_from
 from gateway.config import Settings, render_sample
 
 app = typer.Typer(help="Settings: print the commented sample, or check a file.", no_args_is_help=True)
 
 
-@app.command()
+@app.command(epilog=examples("boxwright config sample > boxwright.toml"))
 def sample() -> None:
     """Print every setting with its meaning, unit and default, as a TOML file."""
     typer.echo(render_sample(), nl=False)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "boxwright config check --config boxwright.toml", "BOXWRIGHT_LOG_LEVEL=DEBUG boxwright config check"
+    )
+)
 def check(config: ConfigFile = None, output: Output = Format.TABLE) -> None:
     """Read the settings as `boxwright up` would; say what differs from the defaults."""
     settings = settings_from(config)

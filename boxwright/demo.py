@@ -14,9 +14,11 @@ from opensandbox import Sandbox
 from opensandbox.config import ConnectionConfig
 from opensandbox.exceptions import SandboxException
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.table import Column
 
-FIRST_KEY_FILE = "api-key"
+from boxwright.access import NoKey, base_url, find_key
+
 NOTE = "/tmp/note.txt"  # noqa: S108 - inside the sandbox
 T = TypeVar("T")
 
@@ -38,16 +40,21 @@ class DemoFailed(Exception):
 
 
 def connection(domain: str, home: Path) -> ConnectionConfig:
-    """Find the key: `OPEN_SANDBOX_API_KEY`, `BOXWRIGHT_API_KEY`, or the one `boxwright up` keeps in its home."""
-    key = os.environ.get("OPEN_SANDBOX_API_KEY") or os.environ.get("BOXWRIGHT_API_KEY")
-    kept = home / FIRST_KEY_FILE
-    if not key and kept.exists():
-        key = kept.read_text().strip()
-    if not key:
-        raise DemoFailed(
-            f"no API key: set OPEN_SANDBOX_API_KEY, or run `boxwright up` first (it keeps one in {kept})"
-        )
-    return ConnectionConfig(domain=domain, api_key=key, request_timeout=timedelta(seconds=30))
+    """
+    Return how the SDK reaches a gateway.
+
+    Raises:
+        DemoFailed: there is no key to call it with.
+    """
+    base = base_url(domain)
+    try:
+        key = find_key(base, home, os.environ)
+    except NoKey as error:
+        raise DemoFailed(str(error)) from error
+    protocol, _, place = base.partition("://")
+    return ConnectionConfig(
+        domain=place, protocol=protocol, api_key=key.value, request_timeout=timedelta(seconds=30)
+    )
 
 
 class Steps:
@@ -57,9 +64,8 @@ class Steps:
         self.done: list[Step] = []
         self.progress = Progress(
             SpinnerColumn(finished_text="✓"),
-            TextColumn("{task.description:<30}"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[outcome]}", markup=False),
+            TextColumn("{task.description}", table_column=Column(min_width=22, no_wrap=True)),
+            TextColumn("{task.fields[outcome]}", markup=False, table_column=Column(overflow="fold")),
             console=console,
         )
 
@@ -74,7 +80,7 @@ class Steps:
         try:
             result = await work()
         except SandboxException as failure:
-            self.progress.update(line, outcome=f"failed: {failure}")
+            self.progress.update(line, outcome="failed")
             raise DemoFailed(f"{name}: {failure}") from failure
         spent = (time.perf_counter() - began) * 1000
         outcome = tell(result)

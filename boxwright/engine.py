@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from boxwright.bootstrap import apt_install, debian_root
-from gateway.runtimes.docker.engine import Engine, EngineRefused, EngineSettings
 from specs.errors import Unavailable
 
 START_DEADLINE = 60.0  # seconds for dockerd to answer after it was started
@@ -31,6 +30,8 @@ class EngineMissing(Exception):
 
 async def engine_answers() -> str | None:
     """Return the engine's version, or None when none answers."""
+    from gateway.runtimes.docker.engine import Engine, EngineRefused, EngineSettings
+
     engine = Engine(EngineSettings(call_seconds=PING_DEADLINE))
     try:
         return (await engine.version()).engine

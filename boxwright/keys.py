@@ -6,16 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
-from boxwright.demo import FIRST_KEY_FILE
-from boxwright.terminal import ConfigFile, Format, Output, fail, out, print_json, say, settings_from
-from gateway.operations.ports import ApiKey
-from gateway.stores.database import Database, StoreTooNew, StoreUnavailable
-from gateway.stores.keys import FIRST, SqliteKeys
+from boxwright.access import FIRST_KEY_FILE
+from boxwright.terminal import ConfigFile, Format, Output, examples, fail, out, print_json, say, settings_from
+
+if TYPE_CHECKING:  # imported where it is used: `--help` shall be quick
+    from gateway.operations.ports import ApiKey
+    from gateway.stores.keys import SqliteKeys
 
 app = typer.Typer(
     help="API keys: only their hashes are kept, several work at once, a revoked one stops at once.",
@@ -33,7 +34,14 @@ class SystemClock:
 
 def with_keys(config: Path | None, work: Callable[[SqliteKeys], Awaitable[T]]) -> T:
     """Open this installation's store, do one thing with its keys, close it."""
+    from gateway.stores.database import Database, StoreTooNew, StoreUnavailable
+    from gateway.stores.keys import SqliteKeys
+
     settings = settings_from(config)
+    if not settings.database.exists():
+        fail(
+            f"there is no Boxwright in {settings.home} yet: set BOXWRIGHT_HOME as for `boxwright up`, or start it once"
+        )
 
     async def run() -> T:
         database = Database(settings.database)
@@ -61,13 +69,17 @@ def shown(key: ApiKey) -> dict[str, str | None]:
     }
 
 
-@app.command()
+@app.command(
+    epilog=examples("boxwright keys create ci", "export OPEN_SANDBOX_API_KEY=$(boxwright keys create me)")
+)
 def create(
     name: Annotated[str, typer.Argument(help="What the key is for, such as a team's or a job's name.")],
     config: ConfigFile = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Make a key and print it, once: it cannot be shown again."""
+    if not name.strip():
+        fail("a key needs a name, such as a team's or a job's: it is all that tells keys apart later")
     key, secret = with_keys(config, lambda keys: keys.create(name))
     if output is Format.JSON:
         print_json({**shown(key), "key": secret.reveal()})
@@ -76,26 +88,31 @@ def create(
     typer.echo(secret.reveal())
 
 
-@app.command("list")
+@app.command("list", epilog=examples("boxwright keys list", "boxwright keys list -o json | jq -r '.[].id'"))
 def list_(config: ConfigFile = None, output: Output = Format.TABLE) -> None:
     """List the keys, without the keys themselves."""
     keys = with_keys(config, lambda found: found.list())
     if output is Format.JSON:
         print_json([shown(key) for key in keys])
         return
-    table = Table("id", "name", "created", "last used", "revoked", box=None)
+    table = Table(
+        *(Column(name, overflow="fold") for name in ("id", "name", "created", "last used", "revoked")),
+        box=None,
+    )
     for key in keys:
         row = shown(key)
         table.add_row(*(row[name] or "-" for name in ("id", "name", "createdAt", "lastUsedAt", "revokedAt")))
     out.print(table)
 
 
-@app.command()
+@app.command(epilog=examples("boxwright keys revoke first", "boxwright keys revoke u71pcyk4k7"))
 def revoke(
     key_id: Annotated[str, typer.Argument(help="The key's id, as `boxwright keys list` shows it.")],
     config: ConfigFile = None,
 ) -> None:
     """End a key: the next call with it is refused, by a running gateway too."""
+    from gateway.stores.keys import FIRST
+
     if not with_keys(config, lambda keys: keys.revoke(key_id)):
         fail(f"no key {key_id} is in force; `boxwright keys list` shows what there is")
     if key_id == FIRST:

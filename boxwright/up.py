@@ -1,4 +1,4 @@
-"""`boxwright up`: everything in one process on this machine's engine, in the foreground."""
+"""`boxwright up`: everything in one process on this machine's engine, in the foreground or behind it."""
 
 from __future__ import annotations
 
@@ -6,63 +6,152 @@ import asyncio
 import dataclasses
 import os
 import secrets
+import signal
 import socket
+import sqlite3
 import time
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, NoReturn
 
 import typer
 from rich.rule import Rule
 
-from boxwright.demo import FIRST_KEY_FILE
+from boxwright import __version__
+from boxwright.access import FIRST_KEY_FILE
+from boxwright.background import NotReady, start
 from boxwright.demo_command import base_image, log_of_dockerd
 from boxwright.engine import EngineMissing, ensure_engine
-from boxwright.terminal import ConfigFile, err, fail, say, settings_from
-from gateway.__main__ import KINDS, configure_logs, prepare, serve
-from gateway.config import BadSetting, Settings
-from gateway.sandboxes.model import BundleMount
-from gateway.stores.database import StoreTooNew
-from gateway.stores.installation import SecretDamaged
-from images import bundle
+from boxwright.running import StillRunning, local_domain, myself, recorded, running
+from boxwright.terminal import ConfigFile, Format, Output, err, fail, print_json, say, settings_from
+from gateway.config import Settings
 from specs.errors import BoxwrightError
 
 KEY_BYTES = 24
+READY_SECONDS = 900  # a first start builds a bundle and an image
 
 
 def up(
     config: ConfigFile = None,
-    base: bool = typer.Option(
-        True, "--base-image/--no-base-image", help="Build boxwright/debian:local, the image the examples use."
-    ),
+    base: Annotated[
+        bool,
+        typer.Option(
+            "--base-image/--no-base-image", help="Build boxwright/debian:local, the image the examples use."
+        ),
+    ] = True,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-D", help="Return when it serves; it goes on in the background.")
+    ] = False,
+    wait: Annotated[
+        int, typer.Option("--wait", min=1, help="With --detach: seconds it may take until it serves.")
+    ] = READY_SECONDS,
+    greeting: Annotated[
+        bool,
+        typer.Option(
+            "--greeting/--no-greeting", help="Print URL and key; off where output is kept as a log."
+        ),
+    ] = True,
+    output: Output = Format.TABLE,
 ) -> None:
-    """Make sure of an engine, have execd's bundle and a base image, then serve in the foreground.
+    """Make sure of an engine, have execd's bundle and a base image, then serve.
 
     Prints the URL, the API key and a first command. State lives in BOXWRIGHT_HOME; the port is
     BOXWRIGHT_PORT (8080), the first key BOXWRIGHT_API_KEY (else one is made and kept in the home).
-    Ctrl-C ends it; sandboxes keep running and are found again by the next `up`.
+    Ctrl-C or `boxwright down` ends it; sandboxes keep running and are found again by the next `up`.
     """
-    began = time.monotonic()
     settings = settings_from(config)
+    if detach:
+        behind(settings, config, base=base, seconds=wait, output=output)
+        return
+    if output is Format.JSON:
+        fail("-o json goes with --detach: in the foreground `up` does not end")
+    signal.signal(signal.SIGTERM, leave)
+    foreground(settings, base=base, greeting=greeting)
+
+
+def leave(number: int, frame: object) -> NoReturn:
+    """End in good order: whoever asks for the end with SIGTERM wants cleaning up and status 0."""
+    del number, frame
+    raise SystemExit(0)
+
+
+def foreground(settings: Settings, *, base: bool, greeting: bool) -> None:
+    """Prepare, greet, serve until a signal."""
+    from gateway.__main__ import KINDS, configure_logs, prepare, serve
+    from gateway.config import BadSetting
+    from gateway.sandboxes.model import BundleMount
+    from gateway.stores.database import StoreTooNew
+    from gateway.stores.installation import SecretDamaged
+    from images import bundle
+
+    began = time.monotonic()
     try:
         check_port(settings.server.host, settings.server.port)
         settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        version = asyncio.run(ensure_engine(say, log_of_dockerd(settings.home)))
-        say(f"engine: Docker {version}")
-        made = bundle.quickest(
-            source_root=bundle.own_source_root(),
-            cache=bundle.default_cache(os.environ),
-            report=say,
-            kind=KINDS[settings.gateway.bundle],
+        me = myself(
+            settings.server.host,
+            settings.server.port,
+            __version__,
+            datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        say(f"execd: {made.kind} bundle, {made.size / 1e6:.1f} MB, python {made.python}")
-        image = have_base_image(settings) if base else None
-        settings, key = with_key(settings)
-        configure_logs(settings)
-        app = prepare(settings, BundleMount(str(made.path), made.entrypoint))
-    except (EngineMissing, BadSetting, StoreTooNew, SecretDamaged, BoxwrightError, OSError) as error:
+        with recorded(settings.home, me):
+            version = asyncio.run(ensure_engine(say, log_of_dockerd(settings.home)))
+            say(f"engine: Docker {version}")
+            made = bundle.quickest(
+                source_root=bundle.own_source_root(),
+                cache=bundle.default_cache(os.environ),
+                report=say,
+                kind=KINDS[settings.gateway.bundle],
+            )
+            say(f"execd: {made.kind} bundle, {made.size / 1e6:.1f} MB, python {made.python}")
+            image = have_base_image(settings) if base else None
+            settings, key = with_key(settings)
+            configure_logs(settings)
+            app = prepare(settings, BundleMount(str(made.path), made.entrypoint))
+            say(f"ready to serve after {time.monotonic() - began:.1f} s")
+            if greeting:
+                greet(settings, key, image)
+            serve(settings, app)
+    except sqlite3.Error as error:
+        fail(f"{settings.database} cannot be used ({error}); restore a backup: `boxwright restore FILE`")
+    except OSError as error:
+        fail(f"{error}. `boxwright doctor` looks for what is wrong with this machine.")
+    except (EngineMissing, BadSetting, StillRunning, StoreTooNew, SecretDamaged, BoxwrightError) as error:
         fail(str(error))
-    say(f"ready to serve after {time.monotonic() - began:.1f} s")
-    greet(settings, key, image)
-    serve(settings, app)
+
+
+def behind(settings: Settings, config: Path | None, *, base: bool, seconds: int, output: Format) -> None:
+    """Start `up` as a process of its own, show its progress, return when it serves."""
+    port = settings.server.port
+    already = next((one for one in running(settings.home) if one.port == port), None)
+    if already is not None:
+        say(f"already up: process {already.pid} since {already.started}")
+        process = already.pid
+    else:
+        check_port(settings.server.host, port)
+        arguments = ["--no-greeting", *([] if base else ["--no-base-image"])]
+        if config is not None:
+            arguments += ["--config", str(config.resolve())]
+        try:
+            process = start(settings, arguments, report=say, seconds=seconds)
+        except (NotReady, OSError) as error:
+            fail(str(error))
+    kept = settings.home / FIRST_KEY_FILE
+    key = settings.server.api_key or (kept.read_text().strip() if kept.exists() else None)
+    if output is Format.JSON:
+        domain = local_domain(settings.server.host, port)
+        print_json(
+            {
+                "pid": process,
+                "url": f"http://{domain}/v1",
+                "home": str(settings.home),
+                "log": str(settings.home / "up.log"),
+                "apiKeyFile": str(kept) if kept.exists() else None,
+            }
+        )
+        return
+    greet(settings, key, None)
+    say("it goes on in the background; `boxwright status` shows how it does, `boxwright down` ends it")
 
 
 def check_port(host: str, port: int) -> None:
@@ -74,7 +163,7 @@ def check_port(host: str, port: int) -> None:
         except OSError as error:
             fail(
                 f"cannot listen on {host}:{port} ({error.strerror}). Is another Boxwright running? "
-                "Choose another port with BOXWRIGHT_PORT."
+                "`boxwright status` says so; choose another port with BOXWRIGHT_PORT."
             )
 
 
@@ -113,16 +202,16 @@ def keep(path: Path, key: str) -> None:
 
 def greet(settings: Settings, key: str | None, image: str | None) -> None:
     """Print where it is, the key, and one command to copy."""
-    host = settings.server.host
-    shown = "localhost" if host in {"0.0.0.0", "127.0.0.1", "::"} else host
-    domain = f"{shown}:{settings.server.port}"
+    domain = local_domain(settings.server.host, settings.server.port)
+    shown = key or "<one that `boxwright keys create` made>"
     lines = [
         f"URL      http://{domain}/v1   (documents: http://{domain}/docs)",
-        f"API key  {key}",
+        f"API key  {shown}",
         f"State    {settings.home}",
         "",
         "Try it in another terminal:",
-        f"  export OPEN_SANDBOX_DOMAIN={domain} OPEN_SANDBOX_API_KEY={key}",
+        f"  export OPEN_SANDBOX_DOMAIN={domain} OPEN_SANDBOX_API_KEY={shown}",
+        *([f"  export BOXWRIGHT_HOME={settings.home}"] if os.environ.get("BOXWRIGHT_HOME") else []),
         f"  .venv/bin/boxwright demo{f' --image {image}' if image else ''}",
     ]
     err.print(Rule("Boxwright is up", style="green"))

@@ -8,7 +8,7 @@ import sys
 from execd.http.auth import Gate
 from execd.http.errors import guarded
 from execd.http.server import Server, ServerRequest
-from execd.loop import Event, current_loop
+from execd.loop import Event, complain, current_loop
 from execd.wire.target import percent_text
 from specs.errors import MethodNotAllowed, RouteNotFound
 
@@ -49,6 +49,7 @@ ROUTES = (
     ("DELETE", "/directories", "execd.http.directories", "delete"),
     ("GET", "/metrics", "execd.http.metrics", "metrics"),
     ("GET", "/metrics/watch", "execd.http.metrics", "watch"),
+    ("GET", "/v1/isolated/capabilities", "execd.http.ping", "isolation"),
 )
 
 # What the protocol has and this version lacks, by the first words of the path.
@@ -56,11 +57,6 @@ UNSUPPORTED = ("/pty", "/code", "/v1/isolated", "/v1/filesystem")
 
 # Never ends by itself, so there is no head to ask for.
 ENDLESS = frozenset({"/metrics/watch"})
-
-
-def complain(message: str) -> None:
-    """Write a line to standard error."""
-    sys.stderr.write(f"execd: {message}\n")
 
 
 class Services:

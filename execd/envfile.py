@@ -19,6 +19,15 @@ _FIRST = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 _REST = _FIRST | frozenset("0123456789")
 
 
+MAX_ENTRY = 128 * 1024 - 1
+"""Bytes of one `NAME=value`: the kernel takes no longer string (execve(2), MAX_ARG_STRLEN)."""
+
+MAX_TOTAL = 1 << 20
+"""Bytes of all entries: half of what the kernel takes with the usual stack, so that the rest has room."""
+
+_POINTER = 9  # what an entry costs besides its bytes: their NUL and a pointer
+
+
 def is_name(text: str) -> bool:
     """Say whether `text` can name a variable: a letter or underscore, then letters, digits, underscores."""
     return bool(text) and text[0] in _FIRST and _REST.issuperset(text)
@@ -110,6 +119,28 @@ def parse(text: str, variables: Mapping[str, str]) -> tuple[dict[str, str], list
         line += text.count("\n", at, after) + 1
         at = after + 1
     return entries, complaints
+
+
+def fit(entries: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+    """
+    Leave out what would keep every process from being started.
+
+    Returns:
+        The entries that fit, in order, and complaints that name the variable and never its value.
+    """
+    out: dict[str, str] = {}
+    complaints: list[str] = []
+    left = MAX_TOTAL
+    for name, value in entries.items():
+        size = len(name) + 1 + len(value.encode("utf-8", "surrogateescape"))
+        if size > MAX_ENTRY:
+            complaints.append(f"{name}: longer than {MAX_ENTRY} bytes")
+        elif size + _POINTER > left:
+            complaints.append(f"{name}: all entries together are longer than {MAX_TOTAL} bytes")
+        else:
+            left -= size + _POINTER
+            out[name] = value
+    return out, complaints
 
 
 def _set(entries: dict[str, str], name: str, value: str, line: int, complaints: list[str]) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MAX_FILE = 4 << 20
+MAX_COMPLAINTS = 20  # of one reading
 
 
 class Environment:
@@ -31,7 +32,7 @@ class Environment:
         complain: told of entries that are skipped; never of a value.
     """
 
-    __slots__ = ("_base", "_complain", "_file", "_seen", "_together")
+    __slots__ = ("_base", "_complain", "_file", "_seen", "_strayed", "_together", "_where")
 
     def __init__(
         self, base: Mapping[str, str], file: str | None, complain: Callable[[str], None] | None = None
@@ -41,6 +42,8 @@ class Environment:
         self._complain = complain
         self._seen: tuple[int, int, int] | None = None  # mtime, size, inode of what was read
         self._together: dict[str, str] = self._base
+        self._where: str | None = None  # the working directory we were started in
+        self._strayed = False  # it is gone, and we are elsewhere
 
     def compose(self, envs: Mapping[str, str] | None = None, command_id: str | None = None) -> dict[str, str]:
         """
@@ -62,6 +65,30 @@ class Environment:
         """Return what `~` stands for."""
         return self._base.get("HOME") or "/"
 
+    def where(self) -> str:
+        """
+        Return the working directory, which is the one that programs are started in.
+
+        When somebody has deleted it we move to the one that was made in its place, or to `/` until
+        there is one.
+        """
+        try:
+            here: str | None = os.getcwd()
+        except FileNotFoundError:
+            here = None
+        if self._where is None:
+            self._where = here or "/"
+        if here is not None and not self._strayed:
+            return here
+        try:
+            os.chdir(self._where)
+        except OSError:
+            os.chdir("/")
+            self._strayed = True
+            return "/"
+        self._strayed = False
+        return self._where
+
     def _refresh(self) -> None:
         if self._file is None:
             return
@@ -81,10 +108,14 @@ class Environment:
         except (OSError, ValueError) as failure:
             self._report(f"{self._file}: not read: {failure}")
             return
-        entries, complaints = envfile.parse(text, self._base)
+        parsed, broken = envfile.parse(text, self._base)
+        entries, too_long = envfile.fit(parsed)
         self._together = {**self._base, **entries}
-        for complaint in complaints:
+        complaints = broken + too_long
+        for complaint in complaints[:MAX_COMPLAINTS]:
             self._report(f"{self._file}: {complaint}; the entry is skipped")
+        if len(complaints) > MAX_COMPLAINTS:
+            self._report(f"{self._file}: {len(complaints) - MAX_COMPLAINTS} more entries are skipped")
 
     def _report(self, text: str) -> None:
         if self._complain is not None:

@@ -18,6 +18,7 @@ from fastapi import FastAPI
 
 from gateway.app import SystemClock, open_app
 from gateway.config import BadSetting, Settings, load
+from gateway.http.protocol import BoundedProtocol
 from gateway.proxy.websocket import MAX_MESSAGE_BYTES
 from gateway.runtimes.docker.engine import Engine, EngineSettings
 from gateway.runtimes.docker.probe import check_runtime
@@ -102,7 +103,7 @@ def serve(settings: Settings, app: FastAPI) -> None:
         host=server.host,
         port=server.port,
         loop="uvloop",
-        http="httptools",
+        http=BoundedProtocol,
         ws="websockets-sansio",
         log_config=None,
         access_log=False,

@@ -6,6 +6,7 @@ import asyncio
 import importlib.metadata
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ from gateway.stores.keys import SqliteKeys
 from gateway.stores.sqlite import SqliteStore
 from gateway.workers.engine_events import EngineEvents
 from gateway.workers.expiry import ExpirySweep
+from gateway.workers.neighbours import Neighbours
 from gateway.workers.recovery import Recovery
 from specs.names import HEADER_REQUEST_ID
 
@@ -61,6 +63,54 @@ def version() -> str:
     return importlib.metadata.version("boxwright")
 
 
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Operations and workers on a store and an engine: a gateway without its doors."""
+
+    settings: Settings
+    register: Register
+    runtime: Runtime
+    tasks: Tasks
+    provisioner: Provisioner
+    operations: Sandboxes
+    recovery: Recovery
+
+    async def begin(self) -> None:
+        """Take part in the work on the store, and start the workers."""
+        await self.register.join()
+        sweep = ExpirySweep(self.register, self.operations, tombstone_days=self.settings.store.tombstone_days)
+        neighbours = Neighbours(self.register, self.provisioner, self.recovery.ask)
+        self.tasks.supervise(self.recovery.run, "recovery")
+        self.tasks.supervise(neighbours.run, "neighbours")
+        self.tasks.supervise(EngineEvents(self.runtime, self.operations).run, "engine events")
+        self.tasks.supervise(sweep.run, "expiry")
+
+    async def end(self) -> None:
+        """Let promised work end within the grace of the settings, then stop everything."""
+        await self.tasks.close(self.settings.server.timeout_graceful_shutdown)
+
+
+def make_core(
+    settings: Settings,
+    *,
+    runtime: Runtime,
+    store: Store,
+    peer: ExecdPeer,
+    bundle: BundleMount,
+    secret: bytes,
+    clock: Clock | None = None,
+) -> Core:
+    """
+    Put operations and workers together; nothing runs before `begin`.
+    """
+    tasks = Tasks()
+    register = Register(store, Changes(), clock or SystemClock())
+    provisioner = Provisioner(register, runtime, peer, tasks, settings.gateway)
+    operations = Sandboxes(register, provisioner, runtime, tasks, settings, secret=secret, bundle=bundle)
+    recovery = Recovery(register, provisioner, runtime, operations)
+    return Core(settings, register, runtime, tasks, provisioner, operations, recovery)
+
+
 def create_app(
     settings: Settings,
     *,
@@ -78,16 +128,15 @@ def create_app(
     `secret` is the installation's, from which execd's tokens are derived; `clock` is the machine's own unless
     a test brings another.
     """
-    tasks = Tasks()
-    register = Register(store, Changes(), clock or SystemClock())
-    provisioner = Provisioner(register, runtime, peer, tasks, settings.gateway)
-    operations = Sandboxes(register, provisioner, runtime, tasks, settings, secret=secret, bundle=bundle)
+    core = make_core(
+        settings, runtime=runtime, store=store, peer=peer, bundle=bundle, secret=secret, clock=clock
+    )
     services = Services(
         settings=settings,
-        operations=operations,
-        diagnostics=Diagnostics(register, runtime),
+        operations=core.operations,
+        diagnostics=Diagnostics(core.register, runtime),
         readiness=Readiness(store, runtime),
-        auth=KeyAuthenticator(keys, tasks),
+        auth=KeyAuthenticator(keys, core.tasks),
         capabilities=runtime.capabilities,
         version=version(),
     )
@@ -96,14 +145,11 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if settings.server.api_key is not None:
             await keys.ensure_first(Secret(settings.server.api_key))
-        sweep = ExpirySweep(register, operations, tombstone_days=settings.store.tombstone_days)
-        tasks.supervise(Recovery(register, provisioner, runtime, operations).run, "recovery")
-        tasks.supervise(EngineEvents(runtime, operations).run, "engine events")
-        tasks.supervise(sweep.run, "expiry")
+        await core.begin()
         try:
             yield
         finally:
-            await tasks.close(settings.server.timeout_graceful_shutdown)
+            await core.end()
             await proxy.close()
             await runtime.close()
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 MAX_ID = 4_294_967_294
 """The largest uid or gid; one more means "unchanged" to the kernel (chown(2))."""
 
+MAX_TIMEOUT = 2**53 - 1
+"""The longest timeout in milliseconds: the largest whole number that every JSON reader keeps exact."""
+
 
 class RunCommandRequest:
     """`POST /command`."""
@@ -69,7 +72,7 @@ class RunCommandRequest:
             argv=argv,
             cwd=text(obj, "cwd") or None,
             background=boolean(obj, "background"),
-            timeout=integer(obj, "timeout", minimum=0) or None,
+            timeout=integer(obj, "timeout", minimum=0, maximum=MAX_TIMEOUT) or None,
             uid=uid,
             gid=gid,
             envs=environment(obj, "envs"),
@@ -119,7 +122,7 @@ class RunInSessionRequest:
         return cls(
             text(obj, "command", required=True, empty=False),
             text(obj, "cwd") or None,
-            integer(obj, "timeout", minimum=0) or None,
+            integer(obj, "timeout", minimum=0, maximum=MAX_TIMEOUT) or None,
         )
 
 

@@ -38,7 +38,10 @@ def render_instant(moment: datetime) -> str:
 
 
 def _as_utc(moment: datetime) -> datetime:
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    try:
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError as error:  # the last and first hours of the calendar, in another zone
+        raise ValueError("is outside the years 1 to 9999 in UTC; give an instant inside") from error
 
 
 def _blank_is_absent(value: object) -> object:

@@ -1,4 +1,4 @@
-"""Set up what the tests need: an engine, local images, the execd bundle, the npm client.
+"""Set up what the tests need: an engine, local images, the execd bundle, the npm client, a Redis server.
 
 `make test` runs it first. Each part is cached, so a second run takes seconds.
 """
@@ -18,11 +18,18 @@ from boxwright.bootstrap import apt_install, debian_root
 from boxwright.engine import ensure_engine
 from gateway.runtimes.docker.engine import Engine, EngineSettings
 from images import bundle, local
+from images.bundle import apt
 from images.bundle.errors import ToolMissing
 from images.bundle.packages import have
 
+RELEASES = {12: "bookworm", 13: "trixie"}
+RELEASE_IMAGES = {f"debian{number}" for number in RELEASES}
+# The server's own program by another name: the package redis-server would start a service at once.
+REDIS = "redis-check-rdb"
 ROOT = Path(__file__).resolve().parents[1]
 JS = ROOT / "tests" / "e2e" / "js"
+MCP_LOCK = ROOT / "tests" / "e2e" / "mcp" / "requirements.txt"
+MCP_PACKAGES = Path(sys.prefix) / "mcp-server"
 
 
 def say(text: str) -> None:
@@ -52,10 +59,42 @@ def registry() -> None:
         say(str(error))
 
 
+def mcp_server() -> None:
+    """Give the MCP server the packages that its lock file pins apart from everybody else's."""
+    stamp = MCP_PACKAGES / ".lock"
+    if stamp.exists() and stamp.read_bytes() == MCP_LOCK.read_bytes():
+        return
+    say("installing what the MCP server has of its own")
+    shutil.rmtree(MCP_PACKAGES, ignore_errors=True)
+    words = ["uv", "pip", "install", "-q", "--no-deps", "--require-hashes", "--target", str(MCP_PACKAGES)]
+    subprocess.run([sys.executable, "-m", *words, "-r", str(MCP_LOCK)], check=True)
+    shutil.copyfile(MCP_LOCK, stamp)
+
+
+def debian_image(number: int) -> str | None:
+    """Name the image of a Debian release: this machine's own one where it is that; None where none can be made."""
+    machine = apt.this_distribution()
+    if machine.name != "debian":
+        return None
+    return local.reference("debian" if machine.codename == RELEASES[number] else f"debian{number}")
+
+
+def redis_server() -> None:
+    """Have the program of a Redis server, for the client-side pools' shared store, without its service."""
+    if shutil.which(REDIS) is None:
+        if not debian_root():
+            raise SystemExit(
+                "prepare: a Redis server is needed for the pools' tests (Debian/Ubuntu: apt-get install redis-tools)"
+            )
+        apt_install("redis-tools")
+
+
 async def images() -> None:
+    wanted = dict.fromkeys(filter(None, map(debian_image, RELEASES)))
+    others = [name for name in local.NAMES if local.reference(name) in wanted or name not in RELEASE_IMAGES]
     engine = Engine(EngineSettings())
     try:
-        await local.ensure(("debian", "busybox", "static"), engine, say, 900.0)
+        await local.ensure(others, engine, say, 900.0)
     finally:
         await engine.close()
 

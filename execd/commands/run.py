@@ -21,7 +21,7 @@ from execd.output.lines import Lines
 from execd.output.pump import Leftovers, Pump, pipe
 from execd.output.spool import Spool
 from execd.processes.identity import resolve
-from execd.processes.oom import OomCounter
+from execd.processes.oom import OomCounter, memory_limit
 from execd.processes.outcome import INTERRUPT, OUT_OF_MEMORY, SHUTDOWN, TIMEOUT, Outcome, outcome
 from execd.processes.shell import Shells
 from execd.processes.spawn import CannotStart, Program, Spawner, find_spawn_program, high
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     class Listener(Protocol):
         """Whoever asked for a command and hears of it. Never raises for having gone away."""
 
+        @property
+        def gone(self) -> bool:
+            """Whether nobody listens any more."""
+
         async def open(self, execution_id: str) -> None:
             """Say the id; first."""
 
@@ -57,8 +61,9 @@ if TYPE_CHECKING:
 INTERRUPT_GRACE = 3.0  # seconds from TERM to KILL, execd contract §4.4
 SHUTDOWN_GRACE = 2.0
 MAX_ARGUMENT = 120 * 1024  # bytes of shell text given as an argument; the kernel's limit is 128 KiB
-MAX_CONTENT = 16 * 1024  # characters of a command that its status repeats
+MAX_CONTENT = 4 * 1024  # characters of a command that its status repeats
 SPOOLS = 4  # times the limit of one spool is what all finished ones may keep
+SHARE = 16  # spools are kept in memory: one may take this part of the sandbox's limit
 
 
 class Command:
@@ -143,6 +148,7 @@ class Commands:
         self._spooled: dict[str, Spool] = {}  # of those
         self._leftovers = Leftovers()
         self._oom = OomCounter()
+        self._memory = memory_limit()
 
     # -- requests -------------------------------------------------------------
 
@@ -156,10 +162,9 @@ class Commands:
         identity = resolve(request.uid, request.gid)
         environ = self._environment.compose(request.envs)
         cwd = None
+        where = self._environment.where()
         if request.cwd is not None:
-            cwd = directory(
-                request.cwd, environ, home=self._environment.home(), base=os.getcwd(), field="cwd"
-            )
+            cwd = directory(request.cwd, environ, home=self._environment.home(), base=where, field="cwd")
             check_directory(cwd)
             environ["PWD"] = cwd
         if request.argv is not None:
@@ -206,7 +211,12 @@ class Commands:
 
     async def _run_foreground(self, plan: Plan, listener: Listener) -> None:
         out_in, out_out = pipe()
-        err_in, err_out = pipe()
+        try:
+            err_in, err_out = pipe()
+        except ExecutionFailed:
+            os.close(out_in)
+            os.close(out_out)
+            raise
         command = await self._start(plan, out_out, err_out)
         lines = Lines(), Lines()
         pumps = tuple(
@@ -275,7 +285,7 @@ class Commands:
                 keep.append(_script(plan.script))
                 argv = [*argv, f"/proc/self/fd/{keep[0]}"]
             if request.background:
-                command.spool = Spool(self._settings.state_dir, self._settings.spool_limit)
+                command.spool = Spool(self._settings.state_dir, self._spool_limit())
             command.oom_before = self._oom.read()
             command.pid = await self._spawner.start(
                 Program(
@@ -371,10 +381,13 @@ class Commands:
                 spool.close()
         kept = sum([len(spool) for spool in self._spooled.values()])
         for spool in self._spooled.values():
-            if kept <= SPOOLS * settings.spool_limit:
+            if kept <= SPOOLS * self._spool_limit():
                 break
             kept -= len(spool)
             spool.close()
+
+    def _spool_limit(self) -> int:
+        return spool_limit(self._settings.spool_limit, self._memory)
 
     # -- questions --------------------------------------------------------------
 
@@ -464,8 +477,15 @@ class Commands:
                 command.spool.close()
 
 
+def spool_limit(wanted: int, memory: int | None) -> int:
+    """Return how many bytes of output one background command may keep where memory is limited."""
+    return wanted if memory is None else min(wanted, max(1 << 20, memory // SHARE))
+
+
 def _follow(fd: int, kind: str, lines: Lines, listener: Listener) -> Pump:
     async def take(data: bytes) -> None:
+        if listener.gone:
+            return  # nobody hears of it, so it is not worth taking apart
         complete = lines.feed(data)
         if complete:
             await listener.write(stream.output(kind, complete, _ms()))

@@ -1,15 +1,16 @@
 """Names of users and groups, and back.
 
-`pwd` and `grp` are imported at first use. Answers are kept until the database file changes,
-because a listing asks for the same few ids many thousand times.
+Answers are kept until the database file changes, because a listing asks for the same few ids many
+thousand times.
 
-Source: getpwuid(3), getgrgid(3); protocol, execd §7.2, §7.3 (ids are accepted as well as names).
+Source: passwd(5), group(5); protocol, execd §7.2, §7.3 (ids are accepted as well as names).
 """
 
 from __future__ import annotations
 
 import os
 
+from execd.processes.accounts import Accounts
 from specs.errors import InvalidBody
 from specs.execd import MAX_ID
 
@@ -58,7 +59,7 @@ class Directory:
         if known is None:
             try:
                 known = self._look_up(number)
-            except (KeyError, OSError):
+            except KeyError:
                 known = str(number)
             self._names[number] = known
         return known
@@ -71,35 +72,42 @@ class Directory:
         """
         try:
             return self._search(text)
-        except (KeyError, OSError, ValueError):
+        except (KeyError, ValueError):
             pass
         if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= MAX_ID:
             return int(text)
         raise InvalidBody(f"there is no {self._kind} {text} in this sandbox; give a name or a numeric id")
 
 
-def _user_name(number: int) -> str:
-    import pwd
+_accounts = Accounts()
 
-    return pwd.getpwuid(number).pw_name
+
+def _user_name(number: int) -> str:
+    user = _accounts.user(number)
+    if user is None:
+        raise KeyError(number)
+    return user.name
 
 
 def _user_number(name: str) -> int:
-    import pwd
-
-    return pwd.getpwnam(name).pw_uid
+    user = _accounts.user(name)
+    if user is None:
+        raise KeyError(name)
+    return user.uid
 
 
 def _group_name(number: int) -> str:
-    import grp
-
-    return grp.getgrgid(number).gr_name
+    group = _accounts.group(number)
+    if group is None:
+        raise KeyError(number)
+    return group.name
 
 
 def _group_number(name: str) -> int:
-    import grp
-
-    return grp.getgrnam(name).gr_gid
+    group = _accounts.group(name)
+    if group is None:
+        raise KeyError(name)
+    return group.gid
 
 
 users = Directory("user", "/etc/passwd", _user_name, _user_number)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 
+from execd.processes.accounts import Accounts
 from specs.errors import InvalidBody
 from specs.wire import BadField, check_text
 
@@ -125,9 +126,5 @@ class Paths:
 
 
 def _home_of_user() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_dir or "/"
-    except KeyError:
-        return "/"
+    user = Accounts().user(os.getuid())
+    return (user.home if user is not None else "") or "/"

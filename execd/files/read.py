@@ -24,7 +24,7 @@ def open_to_read(path: str) -> tuple[int, os.stat_result]:
     """Open a regular file or a pipe; the descriptor does not block.
 
     Raises:
-        InvalidBody: it is a directory, a device or a socket.
+        InvalidBody: it is a directory, a device, a socket or somebody's pipe.
         OSError: it cannot be opened.
     """
     _check(path, os.stat(path))
@@ -32,6 +32,8 @@ def open_to_read(path: str) -> tuple[int, os.stat_result]:
     try:
         st = os.fstat(fd)
         _check(path, st)
+        if S_ISFIFO(st.st_mode) and st.st_dev == _unnamed_pipes():
+            raise InvalidBody(f"cannot read {path}: it is an unnamed pipe, whose bytes belong to its reader")
     except BaseException:
         os.close(fd)
         raise
@@ -44,6 +46,16 @@ def _check(path: str, st: os.stat_result) -> None:
     if S_ISDIR(st.st_mode):
         raise InvalidBody(f"cannot read {path}: it is a directory; list it with GET /directories/list")
     raise InvalidBody(f"cannot read {path}: it is a device or a socket, which may never end")
+
+
+def _unnamed_pipes() -> int:
+    """Return the device that pipes without a name are on; /proc/<pid>/fd leads to them, ours included."""
+    ends = os.pipe2(os.O_CLOEXEC)
+    try:
+        return os.fstat(ends[0]).st_dev
+    finally:
+        os.close(ends[0])
+        os.close(ends[1])
 
 
 def states_true_length(st: os.stat_result) -> bool:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAUSE = 512  # names read, or entries removed, between two pauses
 _RUN = 8192  # names put in order at a time
+# A directory of an ended process in /proc says ESRCH, its `net` EINVAL.
+_VANISHED = frozenset((errno.ENOENT, errno.ESRCH, errno.EINVAL))
 _PASSES = 3  # times a directory is emptied again when somebody fills it meanwhile
 
 
@@ -82,7 +84,7 @@ def walk(root: str, depth: int | None = None, *, skip_vanished: bool = True) -> 
             if not frame.names:
                 frames.pop()
                 if frames:
-                    above = _climb(current, frames, top)
+                    above = _climb(current, frames, top, give_up=skip_vanished)
                     os.close(current)
                     current = above
                 continue
@@ -90,9 +92,9 @@ def walk(root: str, depth: int | None = None, *, skip_vanished: bool = True) -> 
             relative = frame.prefix + name
             try:
                 st = os.stat(name, dir_fd=current, follow_symlinks=False)
-            except FileNotFoundError:
-                continue
             except OSError as failure:
+                if failure.errno in _VANISHED:
+                    continue
                 failure.filename = relative
                 raise
             yield Entry(relative, name, st, current)
@@ -101,14 +103,19 @@ def walk(root: str, depth: int | None = None, *, skip_vanished: bool = True) -> 
             try:
                 below = os.open(name, DIRECTORY, dir_fd=current)
             except OSError as failure:
-                if skip_vanished and failure.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                if skip_vanished and failure.errno in (*_VANISHED, errno.ENOTDIR, errno.ELOOP):
                     continue  # it vanished, or is something else by now
                 failure.filename = relative
                 raise
             os.close(current)
             current = below
             frames.append(_Frame(name, relative + "/", current))
-            yield from _names(current, frames[-1])
+            try:
+                yield from _names(current, frames[-1])
+            except OSError as gone:
+                if not skip_vanished or gone.errno not in _VANISHED:
+                    raise
+                frames[-1].names.clear()
     finally:
         os.close(current)
         os.close(top)
@@ -137,8 +144,15 @@ def _names(fd: int, frame: _Frame) -> Iterator[None]:
     names.sort(reverse=True)
 
 
-def _climb(fd: int, frames: list[_Frame], top: int) -> int:
+def _climb(fd: int, frames: list[_Frame], top: int, *, give_up: bool = False) -> int:
     """Open the directory of the last frame, from inside of a child of it.
+
+    Args:
+        fd: the child.
+        frames: the directories on the way to it.
+        top: the directory of the first frame.
+        give_up: when that directory has vanished, drop its frame, and those of its parents that have
+            vanished too, and open the one above.
 
     Raises:
         OSError: ESTALE when the tree was rearranged, so that the way back is gone.
@@ -146,7 +160,10 @@ def _climb(fd: int, frames: list[_Frame], top: int) -> int:
     wanted = frames[-1].identity
     try:
         above = os.open("..", DIRECTORY, dir_fd=fd)
-    except PermissionError:  # a directory that may be read but not searched
+    except OSError as refused:
+        # A directory that may be read but not searched, or one that has vanished.
+        if refused.errno not in (*_VANISHED, errno.EACCES, errno.EPERM):
+            raise
         above = -1
     if above >= 0:
         if _identity(above) == wanted:
@@ -154,8 +171,15 @@ def _climb(fd: int, frames: list[_Frame], top: int) -> int:
         os.close(above)
     above = os.dup(top)
     try:
-        for frame in frames[1:]:
-            below = os.open(frame.name, DIRECTORY, dir_fd=above)
+        for depth, frame in enumerate(frames[1:], 1):
+            try:
+                below = os.open(frame.name, DIRECTORY, dir_fd=above)
+            except OSError as missing:
+                if not give_up or missing.errno not in _VANISHED:
+                    raise
+                del frames[depth:]
+                wanted = frames[-1].identity
+                break
             os.close(above)
             above = below
         if _identity(above) == wanted:

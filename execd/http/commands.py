@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from execd.http.exchange import Reply, Request
 
 SMALL = 256 * 1024  # bytes of logs that are sent as one piece
+MAX_DIGITS = 18  # of a cursor that is read as a number
+FAR = 10**MAX_DIGITS
 
 
 class StreamListener:
@@ -111,7 +113,7 @@ def _cursor(text: str | None) -> int:
     digits = (text or "").strip()
     if not digits.removeprefix("-").isdecimal():
         return 0
-    value = int(digits)
-    if value < 0:
+    if digits.startswith("-") and digits.strip("-0"):
         raise InvalidBody("cursor: must not be negative")
-    return value
+    # Longer than any output can be, and more than the interpreter cares to convert: the end.
+    return int(digits) if len(digits) <= MAX_DIGITS else FAR

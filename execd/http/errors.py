@@ -7,10 +7,8 @@ token is ever logged.
 
 from __future__ import annotations
 
-import sys
-
 from execd.http.exchange import ClientGone
-from execd.loop.scheduler import print_crash
+from execd.loop.scheduler import complain, print_crash
 from specs.errors import BoxwrightError, ExecutionFailed, InvalidBody, MethodNotAllowed
 from specs.wire import BadField, encode
 
@@ -54,7 +52,7 @@ async def guarded(route: Callable[[Request, Reply], Awaitable[None]], request: R
         if not reply.started:
             await refuse(reply, InvalidBody(str(error)))
     except Exception as error:  # the border of every route: the client gets an answer, the log the trace
-        sys.stderr.write(f"execd: request {request.id} ({request.method}) failed\n")
+        complain(f"request {request.id} ({request.method}) failed")
         print_crash("request", error)
         if not reply.started:
             await refuse(reply, ExecutionFailed(f"internal error; request id {request.id}"))

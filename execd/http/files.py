@@ -44,11 +44,7 @@ _WRITER_SECONDS = 25.0  # that a pipe without a writer is waited for; clients gi
 
 def paths_of(services: Services) -> Paths:
     """Return what resolves the paths of a request."""
-    try:
-        where = os.getcwd()
-    except FileNotFoundError:  # the working directory was deleted
-        where = "/"
-    return Paths(services.config.base_environ, where)
+    return Paths(services.config.base_environ, services.environment.where())
 
 
 def needed_path(request: Request) -> str:

@@ -25,6 +25,11 @@ async def ready(request: Request, reply: Reply, services: Services) -> None:  # 
     await reply.json(out)
 
 
+async def isolation(request: Request, reply: Reply, services: Services) -> None:  # noqa: ARG001 - a route's signature
+    """Say that no isolated session can be made here: a question, so never refused (execd contract §12.6)."""
+    await reply.json({"available": False, "message": "this version does not have isolated sessions"})
+
+
 async def unsupported(request: Request, reply: Reply, services: Services) -> None:  # noqa: ARG001 - a route's signature
     """
     Refuse a part of the protocol that this version lacks.

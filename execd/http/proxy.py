@@ -14,7 +14,7 @@ import _socket
 
 from execd.http.auth import TOKEN_HEADER
 from execd.http.exchange import ClientGone
-from execd.loop import TimedOut, deadline, recv_some, send_all, start
+from execd.loop import Event, TimedOut, deadline, recv_some, send_all, start
 from execd.upstream import dial, hang_up
 from execd.wire.http1 import (
     MAX_HEAD,
@@ -38,12 +38,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from execd.http.exchange import Body, Reply
     from execd.http.server import ServerRequest
+    from execd.loop import Task
     from execd.wire.http1 import ResponseHead
 
 PREFIX = b"/proxy/"
 PIECE = 256 * 1024
 TUNNEL_PIECE = 64 * 1024
-HALF_OPEN_SECONDS = 3600.0  # a tunnel whose one direction has ended
+HALF_OPEN_SECONDS = 120.0  # without a byte, once a tunnel's other direction has ended
+WEBSOCKET_HALF_OPEN_SECONDS = 5.0  # the same where the end of one is the end of both (RFC 6455 §7.1.1)
+MAX_INTERIM = 16  # answers such as 100 or 103 before the final one
 
 _HOP = frozenset(
     {
@@ -186,6 +189,7 @@ class _Upstream:
             BackendResponseFailed: it does not speak HTTP, or closed without an answer.
         """
         buffer = b""
+        interim = 0
         while True:
             end = buffer.find(b"\r\n\r\n")
             if end >= 0:
@@ -196,6 +200,9 @@ class _Upstream:
                     raise BackendResponseFailed(f"the service's answer is malformed: {error}") from None
                 if head.status >= 200 or head.status == 101:
                     return head
+                interim += 1
+                if interim > MAX_INTERIM:
+                    raise BackendResponseFailed("the service answers without end before its final answer")
                 buffer = self.buffer
                 self.buffer = b""
                 continue
@@ -321,27 +328,56 @@ async def _tunnel(request: ServerRequest, reply: Reply, head: ResponseHead, upst
         headers.append(("X-Request-ID", request.id))
     answer = render_head(status_line(101, head.reason), headers)
     client, sent_ahead = await reply.switch(answer + upstream.buffer)
-    up = start(_pump(client, upstream.sock, sent_ahead), "tunnel up")
+    flow = _Flow()
+    websocket = (request.head.upgrade or "").strip().lower() == "websocket"
+    ways = (
+        start(_pump(client, upstream.sock, sent_ahead, flow), "tunnel up"),
+        start(_pump(upstream.sock, client, b"", flow), "tunnel down"),
+    )
     try:
-        await _pump(upstream.sock, client, b"")
-        with deadline(HALF_OPEN_SECONDS):
-            await up.join()
-    except TimedOut:
-        pass
+        await flow.ended.wait()
+        await _outlast(ways, flow, WEBSOCKET_HALF_OPEN_SECONDS if websocket else HALF_OPEN_SECONDS)
     finally:
-        up.cancel()
+        for way in ways:
+            way.cancel()
 
 
-async def _pump(source: _socket.socket, target: _socket.socket, first: bytes) -> None:
+class _Flow:
+    """What both directions of a tunnel tell."""
+
+    __slots__ = ("ended", "moved")
+
+    def __init__(self) -> None:
+        self.ended = Event()  # one of them is over
+        self.moved = 0  # bytes
+
+
+async def _outlast(ways: tuple[Task[None], Task[None]], flow: _Flow, seconds: float) -> None:
+    """Let the other direction of a tunnel go on, as long as something moves: its peer may have gone for good."""
+    for way in ways:
+        while not way.done:
+            before = flow.moved
+            try:
+                with deadline(seconds):
+                    await way.join()
+            except TimedOut:
+                if flow.moved == before:
+                    return
+
+
+async def _pump(source: _socket.socket, target: _socket.socket, first: bytes, flow: _Flow) -> None:
     try:
         data = first or await recv_some(source, TUNNEL_PIECE)
         while data:
             await send_all(target, data)
+            flow.moved += len(data)
             data = await recv_some(source, TUNNEL_PIECE)
         _shut(target, _socket.SHUT_WR)
     except OSError:
         _shut(target, _socket.SHUT_RDWR)
         _shut(source, _socket.SHUT_RDWR)
+    finally:
+        flow.ended.set()
 
 
 def _shut(sock: _socket.socket, how: int) -> None:

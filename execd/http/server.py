@@ -13,10 +13,9 @@ from __future__ import annotations
 import _socket
 import errno
 import os
-import sys
 
 from execd.http.exchange import Body, ClientGone, Reply, Request
-from execd.loop import checkpoint, current_loop, now, readable, sleep, start, writable
+from execd.loop import checkpoint, complain, current_loop, now, readable, sleep, start, writable
 from execd.wire.http1 import (
     MAX_HEAD,
     ChunkedDecoder,
@@ -90,6 +89,9 @@ class Server:
         self._listener: _socket.socket | None = None
         self._accepting: Task[None] | None = None
         self._sweeping = False
+        self.activity = 0  # requests begun and ended
+        self._seen = 0  # of that, at the last sweep
+        self._trimmed = 0  # and when memory was last given back
 
     @property
     def port(self) -> int:
@@ -135,7 +137,8 @@ class Server:
                     break
                 except OSError as failure:
                     if failure.errno in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
-                        sys.stderr.write(f"execd: cannot accept: {failure.strerror}\n")
+                        complain(f"cannot accept: {failure.strerror}")
+                        self._make_room()
                         await sleep(0.1)
                     break  # others concern a connection that is gone already
                 sock = _socket.socket(family, _socket.SOCK_STREAM, 0, fd)
@@ -147,13 +150,24 @@ class Server:
                 self._sweeping = True
                 current_loop().at(now() + self.patience.sweep, self._sweep)
             while len(self.connections) >= MAX_CONNECTIONS:
-                await sleep(0.1)  # further ones wait in the kernel's backlog
+                self._make_room()
+                await sleep(0.01)  # further ones wait in the kernel's backlog
+
+    def _make_room(self) -> None:
+        """Cut the connections without a request that are nearest to their end: idle ones never keep others out."""
+        waiting = [connection for connection in self.connections if connection.waiting]
+        for connection in sorted(waiting, key=_expiry)[:ACCEPTS_PER_WAKE]:
+            connection.expire()
 
     def _sweep(self) -> None:
         moment = now()
         for connection in self.connections:
             if connection.expires < moment:
                 connection.expire()
+        if self.activity != self._trimmed and (self.activity == self._seen or not self.connections):
+            self._trimmed = self.activity
+            trim()
+        self._seen = self.activity
         if self.connections:
             current_loop().at(moment + self.patience.sweep, self._sweep)
         else:
@@ -176,6 +190,19 @@ class Server:
             if connection.task is not None:
                 connection.task.cancel()
         await checkpoint()  # lets every one of them see it
+
+
+def trim() -> None:
+    """Give free memory back to the system, where the bundle's interpreter can; else it does so in its own time."""
+    try:
+        from _boxwright_memory import trim as give_back  # type: ignore[import-not-found]  # made by the bundle
+    except ImportError:
+        return
+    give_back()
+
+
+def _expiry(connection: Connection) -> float:
+    return connection.expires
 
 
 def _bind(host: str, port: int) -> _socket.socket:
@@ -217,9 +244,10 @@ class Connection:
         buffer: received and not yet used.
         expires: when waiting for the client becomes too long (monotonic seconds).
         keep: whether another request may follow.
+        waiting: whether there is no request to be answered.
     """
 
-    __slots__ = ("buffer", "expires", "fd", "keep", "patience", "peer", "server", "sock", "task")
+    __slots__ = ("buffer", "expires", "fd", "keep", "patience", "peer", "server", "sock", "task", "waiting")
 
     def __init__(self, server: Server, sock: _socket.socket, peer: str) -> None:
         self.server = server
@@ -230,6 +258,7 @@ class Connection:
         self.buffer = b""
         self.expires = _FOREVER
         self.keep = True
+        self.waiting = True
         self.task: Task[None] | None = None
 
     def expire(self) -> None:
@@ -320,6 +349,7 @@ class Connection:
 
     async def _one(self) -> bool:
         """Answer one request; say whether another may follow."""
+        self.waiting = True
         try:
             head = await self._head()
         except ProtocolError as error:
@@ -327,10 +357,13 @@ class Connection:
             return False
         if head is None:
             return False
+        self.waiting = False
+        self.server.activity += 1
         self.keep = head.keep and not self.server.closing
         request = ServerRequest(self, head)
         reply = ServerReply(self, request)
         await self.server.handle(request, reply)
+        self.server.activity += 1
         if not reply.finished:
             self._reset_if_unframed(reply)
             return False

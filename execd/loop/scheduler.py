@@ -22,7 +22,6 @@ import _signal  # type: ignore[import-not-found]  # `signal` would import `enum`
 import errno
 import os
 import select
-import sys
 import time
 from _heapq import heapify, heappop, heappush  # what `heapq` is made of
 
@@ -49,6 +48,8 @@ now = time.monotonic
 READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLPRI
 WRITE = select.EPOLLOUT
 BROKEN = select.EPOLLERR | select.EPOLLHUP
+
+LONGEST_POLL = 86400.0  # epoll_wait(2) takes milliseconds in 32 bits; a later timer is looked at again then
 
 
 class Cancelled(BaseException):
@@ -103,7 +104,8 @@ class Task(_Of[T]):
             return
         wait = self._wait
         if wait is None:
-            if self._interrupt is None:
+            # A cancellation outweighs an alarm or whatever else is on its way.
+            if self._interrupt is None or isinstance(error, Cancelled):
                 self._interrupt = error
             return
         wait.disarm(self.loop, self)
@@ -271,16 +273,21 @@ class _ChildWait(Wait):
     def __init__(self, pid: int) -> None:
         self._pid = pid
 
+    def __await__(self) -> Generator[Wait, Any, int]:
+        # The status stays with the loop until it is taken here: a deadline that passes while it is on
+        # its way must not lose it, or the next wait for this child would be for ever.
+        yield self
+        return current_loop()._exited.pop(self._pid)
+
     def arm(self, loop: Loop, task: Task[Any]) -> None:
-        status = loop._exited.pop(self._pid, None)
-        if status is None:
-            loop._children[self._pid] = task
+        if self._pid in loop._exited:
+            loop.resume(task, None, None)
         else:
-            task._wait = None
-            loop.resume(task, status, None)
+            loop._children[self._pid] = task
 
     def disarm(self, loop: Loop, task: Task[Any]) -> None:
-        loop._children[self._pid] = None
+        if loop._children.get(self._pid) is task:
+            loop._children[self._pid] = None
 
 
 class Loop:
@@ -292,6 +299,7 @@ class Loop:
         self._ready: list[tuple[Task[Any], Any, BaseException | None]] = []
         self._timers: list[Timer] = []
         self._timers_bound = 256
+        self.turn = 0  # counts looks at what has happened; nothing is reaped within one
         self._sources: dict[int, _Source] = {}
         self._children: dict[int, Task[Any] | None] = {}
         self._exited: dict[int, int] = {}
@@ -392,6 +400,7 @@ class Loop:
 
     def watch_child(self, pid: int) -> None:
         """Claim a child's exit status before the spawning task suspends."""
+        self._exited.pop(pid, None)  # of an earlier child with this number, that nobody asked about
         self._children.setdefault(pid, None)
 
     def is_watched(self, pid: int) -> bool:
@@ -416,10 +425,9 @@ class Loop:
                 return
             if pid in self._children:
                 task = self._children.pop(pid)
-                if task is None:
-                    self._exited[pid] = status
-                else:
-                    self.resume(task, status, None)
+                self._exited[pid] = status
+                if task is not None:
+                    self.resume(task, None, None)
             elif self.orphan is not None:
                 self.orphan(pid, status)
 
@@ -463,6 +471,7 @@ class Loop:
         return task.result  # type: ignore[return-value]  # set when done without error
 
     def _turn(self, main: Task[Any]) -> None:
+        self.turn += 1
         ready, self._ready = self._ready, []
         for task, value, error in ready:
             self._step(task, value, error)
@@ -474,7 +483,7 @@ class Loop:
         if self._ready:
             timeout = 0.0
         elif timers:
-            timeout = max(0.0, timers[0].when - now())
+            timeout = min(max(0.0, timers[0].when - now()), LONGEST_POLL)
         else:
             timeout = -1
         for fd, happened in self._epoll.poll(timeout, 256):
@@ -592,12 +601,25 @@ class deadline:  # noqa: N801 - reads as a statement: `with deadline(5):`
             raise TimedOut(f"not done within {self._seconds} s") from None
 
 
+def complain(text: str) -> None:
+    """
+    Write a line to standard error, best effort.
+
+    The entrypoint shares it and may have made it non-blocking, and whoever reads it may be slow or
+    gone: a lost line is better than a lost daemon.
+    """
+    try:
+        os.write(2, f"execd: {text}\n".encode("utf-8", "backslashreplace"))
+    except OSError:
+        pass
+
+
 def print_crash(name: str, error: BaseException) -> None:
     """Write a task's uncaught failure to standard error without importing `traceback`."""
-    lines = [f"execd: task {name} failed: {type(error).__name__}: {error}"]
+    lines = [f"task {name} failed: {type(error).__name__}: {error}"]
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         lines.append(f"  at {code.co_filename}:{trace.tb_lineno} in {code.co_name}")
         trace = trace.tb_next
-    sys.stderr.write("\n".join(lines) + "\n")
+    complain("\n".join(lines))

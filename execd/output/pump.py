@@ -14,6 +14,7 @@ import fcntl
 import os
 
 from execd.loop import Cancelled, Event, close_fd, readable, start
+from specs.errors import ExecutionFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +35,16 @@ class _Ended(Exception):
 
 
 def pipe() -> tuple[int, int]:
-    """Make a pipe: a non-blocking end for us, a blocking one for a program."""
-    ours, theirs = os.pipe2(os.O_CLOEXEC)
+    """
+    Make a pipe: a non-blocking end for us, a blocking one for a program.
+
+    Raises:
+        ExecutionFailed: there are too many open files.
+    """
+    try:
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+    except OSError as failure:
+        raise ExecutionFailed(f"no pipe can be made for the output: {failure.strerror}") from failure
     os.set_blocking(ours, False)
     return ours, theirs
 

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PIECE = 256 * 1024
+SCANT = 512 * 1024  # half of what is kept in memory when the disk is full
 
 
 def open_unnamed(directory: str) -> int:
-    """Open a file without a name: on disk in `directory` where that works, in memory otherwise."""
+    """Open a file without a name: on disk in `directory` where that works, in memory otherwise, or without one."""
     try:
         return os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -70,6 +71,9 @@ class Spool:
             except OSError as failure:
                 if failure.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
                     raise
+                if self.start == self.end and self._directory:
+                    self._to_memory()
+                    continue
                 if self.start == self.end:
                     # Nothing of ours is left to make room with: what cannot be kept is skipped.
                     self.end += len(view)
@@ -81,6 +85,14 @@ class Spool:
             self._size += written
             self.end += written
             view = view[written:]
+
+    def _to_memory(self) -> None:
+        """The disk is full of what is not ours: keep a little in memory rather than nothing."""
+        self._directory = ""
+        self._half = min(self._half, SCANT)
+        os.close(self._current)
+        self._current = open_unnamed(self._directory)
+        self._size = 0
 
     def _turn(self, *, full: bool = False) -> None:
         if self._older is not None:

@@ -13,9 +13,8 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # `signal` would import `enum`; typeshed has no stub
 import errno
 import os
-import sys
 
-from execd.loop import Event, child_exit, current_loop
+from execd.loop import Event, child_exit, complain, current_loop
 from execd.processes.spawn import CannotStart, Program, Spawner, find_spawn_program
 from execd.processes.tree import protect, send_signal
 
@@ -87,7 +86,7 @@ async def supervise(
             await stopped.wait()
             await services.close()
             return 0
-        sys.stderr.write(f"execd: entrypoint {argv[0]}: {describe(failure)}\n")
+        complain(f"entrypoint {argv[0]}: {describe(failure)}")
         return failure.exit_code
     protect(pid)
     status = int(await child_exit(pid))

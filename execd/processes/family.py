@@ -45,12 +45,27 @@ def read_stat(data: bytes) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), state, int(fields[19]))
 
 
+class Table:
+    """The process table, with what is asked of it by every family laid out once."""
+
+    __slots__ = ("children", "everyone", "named")
+
+    def __init__(self, processes: Iterable[Process]) -> None:
+        self.everyone = {process.pid: process for process in processes}
+        self.children: dict[int, list[int]] = {}
+        self.named: dict[int, list[int]] = {}  # by session and by group
+        for process in self.everyone.values():
+            self.children.setdefault(process.parent, []).append(process.pid)
+            for name in {process.session, process.group}:
+                self.named.setdefault(name, []).append(process.pid)
+
+
 def members(
-    table: Iterable[Process],
+    table: Table,
     *,
     leader: int | None,
     session: int,
-    marked: Callable[[int], bool],
+    marked: Callable[[], Iterable[int]],
     protected: AbstractSet[int],
     since: int = 0,
 ) -> list[Process]:
@@ -61,20 +76,16 @@ def members(
         table: all processes.
         leader: the command's own process; None once it was reaped.
         session: the leader's pid, which its session and group are named by.
-        marked: says of a pid whether its environment carries the mark; asked only where nothing
-            else decides.
+        marked: returns the pids whose environment carries the mark.
         protected: never members, nor is anything by descent from them: execd, the entrypoint.
         since: processes in the session that started before (clock ticks) are not members unless
             marked; for one run of a longer-lived shell.
     """
-    everyone = {process.pid: process for process in table}
+    everyone = table.everyone
     named = everyone.get(session)
     # While anything is in session N, no new process gets pid N. So a process N that is not our
     # leader means that the number was given out anew: the names prove nothing then.
     reused = named is not None and leader is None and named.alive
-    children: dict[int, list[int]] = {}
-    for process in everyone.values():
-        children.setdefault(process.parent, []).append(process.pid)
     found: set[int] = set()
     waiting: list[int] = []
 
@@ -85,20 +96,19 @@ def members(
 
     def spread() -> None:
         while waiting:
-            for child in children.get(waiting.pop(), ()):
+            for child in table.children.get(waiting.pop(), ()):
                 if everyone[child].started >= since:
                     add(child)
 
     if leader is not None and leader in everyone:
         add(leader)
     if not reused:
-        for process in everyone.values():
-            if session in (process.session, process.group) and process.started >= since:
-                add(process.pid)
+        for pid in table.named.get(session, ()):
+            if everyone[pid].started >= since:
+                add(pid)
     spread()
-    for process in everyone.values():
-        pid = process.pid
-        if pid not in found and pid not in protected and process.alive and marked(pid):
+    for pid in marked():
+        if pid in everyone and everyone[pid].alive:
             add(pid)
     spread()
-    return [process for pid, process in everyone.items() if pid in found and process.alive]
+    return [everyone[pid] for pid in sorted(found) if everyone[pid].alive]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from execd.processes.accounts import Accounts
 from specs.errors import InvalidBody
 
 
@@ -51,15 +52,13 @@ def resolve(uid: int | None, gid: int | None) -> Identity | None:
         return None
     if uid == os.geteuid() and (gid is None or gid == os.getegid()):
         return None
-    import pwd
-
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:
+    accounts = Accounts()
+    user = accounts.user(uid)
+    if user is None:
         if gid is None:
             raise InvalidBody(
                 f"uid: {uid} is not in the sandbox's user database, so its group is unknown; give gid too"
-            ) from None
+            )
         return Identity(uid, gid, ())
-    group = entry.pw_gid if gid is None else gid
-    return Identity(uid, group, tuple(sorted(set(os.getgrouplist(entry.pw_name, group)))))
+    group = user.gid if gid is None else gid
+    return Identity(uid, group, tuple(sorted(accounts.groups_of(user.name, group))))

@@ -1,6 +1,6 @@
-"""Whether the kernel has killed something of ours for lack of memory.
+"""How much memory the container may have, and whether the kernel has killed something for lack of it.
 
-Source: cgroup-v2 memory.events, cgroup-v1 memory.oom_control.
+Source: cgroup-v2 memory.events, memory.max; cgroup-v1 memory.oom_control, memory.limit_in_bytes.
 """
 
 from __future__ import annotations
@@ -8,6 +8,25 @@ from __future__ import annotations
 import os
 
 PLACES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+
+LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def memory_limit(places: tuple[str, ...] = LIMITS) -> int | None:
+    """Return the container's memory limit in bytes; None when there is none, or the kernel does not tell."""
+    for place in places:
+        try:
+            fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            text = os.read(fd, 64).strip()
+        except OSError:
+            continue
+        finally:
+            os.close(fd)
+        return int(text) if text.isdigit() else None
+    return None
 
 
 class OomCounter:

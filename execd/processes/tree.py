@@ -14,20 +14,22 @@ import _signal  # type: ignore[import-not-found]  # `signal` would import `enum`
 import errno
 import os
 
-from execd.loop import current_loop, now, sleep
-from execd.processes.family import members, read_stat
+from execd.loop import checkpoint, current_loop, now, sleep
+from execd.processes.family import Table, members, read_stat
 from specs.names import ENV_COMMAND_ID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from execd.loop import Loop
     from execd.processes.family import Process
 
 ROUNDS = 64  # of stop-and-look-again: the most generations that may hide in one family
 GONE_SECONDS = 5.0  # killed processes are gone by then, unless the kernel holds them
 NOBODY = -1  # leader of a family whose leader was lost; its members are known by their mark
 MAX_ENVIRON = 1 << 20
+_MARK = f"{ENV_COMMAND_ID}=".encode()
 
 
 class Family:
@@ -50,13 +52,12 @@ class Family:
     def find(self) -> list[Process]:
         """Return the members that are alive."""
         leader = self.leader if current_loop().is_watched(self.leader) else None
-        wanted = f"{ENV_COMMAND_ID}={self.mark}".encode()
-        exact = not self.mark.endswith("/")
+        census = take_census()
         return members(
-            process_table(),
+            census,
             leader=leader,
             session=self.leader,
-            marked=lambda pid: carries(pid, wanted, exact=exact),
+            marked=lambda: census.carriers(self.mark.encode()),
             protected=protected() | self.spare,
             since=self.since,
         )
@@ -79,6 +80,7 @@ class Family:
                 break
             self.signal(fresh, _signal.SIGSTOP)
             frozen.update([process.pid for process in fresh])
+            await checkpoint()  # a new look, after the stop
             found = self.find()
         self.signal(found, _signal.SIGKILL)
         return await self.gone(GONE_SECONDS, kill=True)
@@ -103,8 +105,10 @@ class Family:
             left = end - now()
             if left <= 0:
                 return not found
-            await sleep(min(pause, left))
-            pause = min(pause * 2, 0.05)
+            # At times that all who wait have in common, so that they share one look.
+            moment = now()
+            await sleep(min((moment // pause + 1) * pause - moment, left))
+            pause = min(pause * 2, 0.064)
 
 
 _entrypoint: set[int] = set()
@@ -120,6 +124,60 @@ def protected() -> frozenset[int]:
     return frozenset((0, 1, os.getpid(), os.getppid(), *_entrypoint))
 
 
+class Census(Table):
+    """One look at all processes, shared by all who look in the same turn of the loop.
+
+    Many families may end at once; if each looked for itself the work would grow with the square of
+    their number. Within a turn nothing is reaped, so no pid of a child or an orphan changes its owner.
+    """
+
+    __slots__ = ("_carriers", "loop", "turn")
+
+    def __init__(self, processes: Iterable[Process], loop: Loop) -> None:
+        super().__init__(processes)
+        self.loop = loop
+        self.turn = loop.turn
+        self._carriers: dict[bytes, list[int]] | None = None
+
+    def carriers(self, mark: bytes) -> Sequence[int]:
+        """Return the pids of the living that were started with a mark, or, if it ends in `/`, one that begins so."""
+        if self._carriers is None:
+            self._carriers = {}
+            for process in self.everyone.values():
+                if process.alive:
+                    for key in keys_of(read_proc(f"/proc/{process.pid}/environ", MAX_ENVIRON)):
+                        self._carriers.setdefault(key, []).append(process.pid)
+        return self._carriers.get(mark, ())
+
+
+def keys_of(environ: bytes) -> set[bytes]:
+    """Return the marks in an environment, and their beginnings up to each `/`."""
+    keys: set[bytes] = set()
+    if _MARK not in environ:
+        return keys
+    for entry in environ.split(b"\0"):
+        if entry.startswith(_MARK):
+            mark = entry[len(_MARK) :]
+            keys.add(mark)
+            at = mark.find(b"/")
+            while at >= 0:
+                keys.add(mark[: at + 1])
+                at = mark.find(b"/", at + 1)
+    return keys
+
+
+_latest: Census | None = None
+
+
+def take_census() -> Census:
+    """Return a look at all processes that is no older than this turn of the loop."""
+    global _latest
+    loop = current_loop()
+    if _latest is None or _latest.loop is not loop or _latest.turn != loop.turn:
+        _latest = Census(process_table(), loop)
+    return _latest
+
+
 def process_table() -> list[Process]:
     """Read all processes; one that ends meanwhile is left out."""
     table = []
@@ -130,14 +188,6 @@ def process_table() -> list[Process]:
             if process is not None:
                 table.append(process)
     return table
-
-
-def carries(pid: int, wanted: bytes, *, exact: bool) -> bool:
-    """Say whether a process was started with `wanted` (`NAME=value`) in its environment."""
-    data = read_proc(f"/proc/{pid}/environ", MAX_ENVIRON)
-    if wanted not in data:
-        return False
-    return any(entry == wanted if exact else entry.startswith(wanted) for entry in data.split(b"\0"))
 
 
 def read_proc(path: str, size: int) -> bytes:

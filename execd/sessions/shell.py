@@ -64,6 +64,10 @@ if TYPE_CHECKING:
     class Listener(Protocol):
         """Whoever asked for a run and hears of it. Never raises for having gone away."""
 
+        @property
+        def gone(self) -> bool:
+            """Whether nobody listens any more."""
+
         async def open(self, execution_id: str) -> None:
             """Say the id; first."""
 
@@ -175,7 +179,9 @@ class Sessions:
         environ = self._environment.compose()
         cwd = None
         if request.cwd is not None:
-            cwd = directory(request.cwd, environ, home=self._environment.home(), base=os.getcwd())
+            cwd = directory(
+                request.cwd, environ, home=self._environment.home(), base=self._environment.where()
+            )
             try:
                 os.makedirs(cwd, exist_ok=True)
             except OSError as failure:
@@ -243,7 +249,9 @@ class Sessions:
         session = self.get(session_id)
         cwd = None
         if request.cwd is not None:
-            cwd = directory(request.cwd, session.environ, home=self._environment.home(), base=os.getcwd())
+            cwd = directory(
+                request.cwd, session.environ, home=self._environment.home(), base=self._environment.where()
+            )
             check_directory(cwd)
         return Run(session, request, cwd)
 
@@ -278,8 +286,8 @@ class Sessions:
             if shell is None:
                 shell = session.shell = await self._start_shell(session)
             path, ours, held = _output_pipe(self._settings.state_dir)
-        except (CannotStart, OSError) as failure:
-            text = failure.message if isinstance(failure, CannotStart) else f"not started: {failure}"
+        except (ExecutionFailed, OSError) as failure:
+            text = failure.message if isinstance(failure, ExecutionFailed) else f"not started: {failure}"
             return Outcome(126, text, (text,)), b""
         session.runs += 1
         session.current = run
@@ -288,6 +296,8 @@ class Sessions:
         lines = Lines(carriage_return=False, blank=False)
 
         async def take(data: bytes) -> None:
+            if listener.gone:
+                return
             complete = lines.feed(data)
             if complete:
                 await listener.write(stream.output("stdout", complete, _ms()))
@@ -393,15 +403,20 @@ class Sessions:
             ) from None
 
     async def _start_shell(self, session: Session) -> Shell:
+        self._environment.where()
         found = self._shells.get()
         bash = found.name == "bash"
         argv = [found.name, "--noprofile", "--norc", "-s"] if bash else [found.name, "-s"]
         # What a lost shell exported says everything; of the first environment only the mark is needed.
         environ = dict(session.environ) if session.state is None else {}
         environ[ENV_COMMAND_ID] = f"{session.id}/0"
-        theirs, ours = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(ours, False)
         answers_in, answers_out = pipe()
+        try:
+            ours, theirs = _input_pipe()
+        except ExecutionFailed:
+            os.close(answers_in)
+            os.close(answers_out)
+            raise
         try:
             pid = await self._spawner.start(
                 Program(
@@ -425,6 +440,16 @@ class Sessions:
         if first:
             await _tell(ours, first)
         return shell
+
+
+def _input_pipe() -> tuple[int, int]:
+    """Make a pipe: a non-blocking end for us to write to, a blocking one for the shell to read."""
+    try:
+        theirs, ours = os.pipe2(os.O_CLOEXEC)
+    except OSError as failure:
+        raise ExecutionFailed(f"no pipe can be made for the shell: {failure.strerror}") from failure
+    os.set_blocking(ours, False)
+    return ours, theirs
 
 
 async def _tell(fd: int, text: bytes) -> None:

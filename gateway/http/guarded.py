@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 from fastapi import APIRouter, Depends, Request, Response, Security
 from fastapi.routing import APIRoute
@@ -13,6 +14,7 @@ from starlette.types import Message, Receive
 from gateway.http.auth import caller_of, scheme
 from gateway.http.errors import BodyTooLarge
 from gateway.operations.services import Caller, Services
+from specs.errors import BadRequest
 from specs.lifecycle import ErrorResponse
 from specs.names import HEADER_API_KEY
 
@@ -30,6 +32,34 @@ def services_of(request: Request) -> Services:
 ServicesHere = Annotated[Services, Depends(services_of)]
 
 
+class StrictRequest(Request):
+    """A request whose JSON is what RFC 8259 calls JSON: UTF-8, no NaN, and text that is text.
+
+    An escape can name half of a surrogate pair. Neither the store nor the engine can keep such text, so it
+    is refused here, once, and not at whichever encoder meets it first.
+    """
+
+    async def json(self) -> Any:
+        """
+        Raises:
+            BadRequest: not UTF-8, not JSON's numbers, or not Unicode.
+            json.JSONDecodeError: not JSON; the framework has the answer for that.
+        """
+        try:
+            text = (await self.body()).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise BadRequest("the body is not UTF-8; send JSON in UTF-8") from error
+        value = json.loads(text, parse_constant=_no_constant)
+        if "\\ud" in text.lower():
+            try:
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                raise BadRequest(
+                    "the body has half of a surrogate pair, which is no character; send whole characters"
+                ) from error
+        return value
+
+
 class GuardedRoute(APIRoute):
     """A route that needs an API key. Nobody's body is read before the key was found good."""
 
@@ -40,7 +70,7 @@ class GuardedRoute(APIRoute):
             services = services_of(request)
             request.state.caller = await services.auth(request.headers.get(HEADER_API_KEY))
             most = services.settings.limits.max_body_bytes
-            return await handle(Request(request.scope, _bounded(request, most)))
+            return await handle(StrictRequest(request.scope, _bounded(request, most)))
 
         return guarded
 
@@ -65,6 +95,10 @@ def answer(shape: BaseModel, status: int = 200, headers: dict[str, str] | None =
     """
     content = shape.model_dump_json(by_alias=True, exclude_none=True)
     return Response(content, status, headers=headers, media_type="application/json")
+
+
+def _no_constant(_: str) -> NoReturn:
+    raise BadRequest("the body has NaN or Infinity, which JSON does not have; send a number")
 
 
 _WORDS: Final = {

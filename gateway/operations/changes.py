@@ -21,6 +21,13 @@ class Changes:
         for event in self._waiting.get(sandbox_id, ()):
             event.set()
 
+    def notify_all(self) -> None:
+        """Wake everyone: another process wrote, and what it wrote is not known."""
+        for events in self._waiting.values():
+            for event in events:
+                event.set()
+        self.notify_expiry()
+
     def notify_expiry(self) -> None:
         """Tell the expiry sweep that some expiry is new or was moved."""
         self._expiry.set()

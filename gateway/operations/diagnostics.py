@@ -25,6 +25,7 @@ NO_EVENTS: Final = "(no events)"
 _SINCE: Final = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _OTHER_SINCE: Final = timedelta(minutes=10)
+_LONGEST_SINCE: Final = timedelta(days=36_500)  # all there is, and still an instant of the calendar
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,9 @@ def parse_since(text: str) -> timedelta:
     Read a time span such as `30s` or `2h`; anything else means ten minutes.
     """
     match = _SINCE.fullmatch(text)
-    return _OTHER_SINCE if match is None else timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+    if match is None:
+        return _OTHER_SINCE
+    return min(timedelta(seconds=int(match[1]) * _UNITS[match[2]]), _LONGEST_SINCE)
 
 
 def render_events(events: Sequence[LifeEvent]) -> str:

@@ -205,6 +205,22 @@ class Store(Protocol):
         """Return the id of this installation, made with the store."""
         ...
 
+    async def enlist(self) -> str:
+        """
+        Put this process among those at work on the store; return its id, the same one each time.
+
+        It stays there until it ends, however it ends.
+        """
+        ...
+
+    async def enlisted(self) -> frozenset[str]:
+        """Return the ids of all processes at work on the store now; one that was killed is not among them."""
+        ...
+
+    async def foreign_writes(self) -> int:
+        """Return a number that is another one after any other process wrote."""
+        ...
+
     async def ping(self) -> None:
         """Read something."""
         ...

@@ -29,6 +29,11 @@ class Register:
         self.store = store
         self.changes = changes
         self.clock = clock
+        self.worker = ""  # this process at the store; known from `join` on
+
+    async def join(self) -> None:
+        """Put this process among those at work on the store, before it begins anything."""
+        self.worker = await self.store.enlist()
 
     def now(self) -> datetime:
         return self.clock.now()
@@ -48,7 +53,7 @@ class Register:
     async def add(self, record: SandboxRecord, idempotency_key: str | None) -> SandboxRecord | None:
         """Record a new sandbox, or return the one that the key is bound to already."""
         event = LifeEvent(record.sandbox_id, record.created_at, record.status.reason, record.status.message)
-        earlier = await self.store.insert(record, event, idempotency_key=idempotency_key)
+        earlier = await self.store.insert(self._signed(record), event, idempotency_key=idempotency_key)
         if earlier is None and record.expires_at is not None:
             self.changes.notify_expiry()
         return earlier
@@ -82,6 +87,7 @@ class Register:
         self, before: SandboxRecord, after: SandboxRecord, why: tuple[str, str] | None = None
     ) -> SandboxRecord | None:
         """Compare and set once; None when someone was faster."""
+        after = self._signed(after)
         events = self._events(before, after, why)
         saved = await self.store.update(after, *events)
         if saved is None:
@@ -94,6 +100,11 @@ class Register:
                 "sandbox_changed", sandbox_id=event.sandbox_id, reason=event.reason, state=after.status.state
             )
         return saved
+
+    def _signed(self, record: SandboxRecord) -> SandboxRecord:
+        """Note who does what is under way: this process, unless it is another one's already."""
+        worker = (record.worker or self.worker) if record.step else ""
+        return record if worker == record.worker else replace(record, worker=worker)
 
     def _events(
         self, before: SandboxRecord, after: SandboxRecord, why: tuple[str, str] | None

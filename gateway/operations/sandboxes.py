@@ -18,9 +18,10 @@ import structlog
 
 from gateway.config import Settings
 from gateway.operations.ports import Runtime
-from gateway.operations.provisioning import ACCEPTED, PAUSING, REMOVING, RESUMING, Attempt, Provisioner
+from gateway.operations.provisioning import Attempt, Provisioner
 from gateway.operations.register import Register, with_status
 from gateway.operations.services import Caller, ProxyTarget
+from gateway.operations.steps import MAKING, Step, stands
 from gateway.operations.tasks import Tasks
 from gateway.sandboxes import endpoints, expiry, metadata, query, states, volumes
 from gateway.sandboxes.endpoints import Hosts, Route
@@ -31,6 +32,8 @@ from specs.errors import (
     BadRequest,
     BoxwrightError,
     Conflict,
+    EngineTimeout,
+    EngineUnavailable,
     InvalidMetadataLabel,
     NoAddressYet,
     PauseFailed,
@@ -43,6 +46,8 @@ from specs.lifecycle import CreateSandboxRequest
 from specs.names import PORT_EGRESS
 
 UNDO_SECONDS: Final = 10.0
+FIRST_RETRY: Final = 0.5
+LONGEST_RETRY: Final = 5.0
 SALT_BYTES: Final = 16
 
 _log = structlog.get_logger(__name__)
@@ -75,6 +80,7 @@ class Sandboxes:
         self._secret = secret
         self._bundle = bundle
         self._instance: str | None = None
+        self.undo_seconds = UNDO_SECONDS  # how long a create that failed waits for its traces to be gone
 
     # -- create ------------------------------------------------------------------------
 
@@ -94,17 +100,26 @@ class Sandboxes:
             BoxwrightError: making it failed while the caller was waiting; then nothing of it is left.
         """
         plan, record = await self._planned(request, caller)
-        self._provisioner.reserve()
+        begun = await self._tasks.finish(self._begun(plan, record, idempotency_key), "begin a create")
+        if not isinstance(begun, Attempt):
+            return _repeated(record, begun)
+        _audit("create", record.sandbox_id, caller, image=record.image)
+        return await self._awaited(record, begun)
+
+    async def _begun(
+        self, plan: SandboxPlan, record: SandboxRecord, idempotency_key: str | None
+    ) -> Attempt | SandboxRecord:
+        """Record and begin in one piece: a caller that hangs up in between changes nothing."""
+        self._provisioner.reserve(record.sandbox_id)
         try:
             earlier = await self._register.add(record, idempotency_key)
         except BaseException:  # the place is given back whatever happened
-            self._provisioner.release()
+            self._provisioner.release(record.sandbox_id)
             raise
         if earlier is not None:
-            self._provisioner.release()
-            return _repeated(record, earlier)
-        _audit("create", record.sandbox_id, caller, image=record.image)
-        return await self._awaited(record, self._provisioner.start(plan))
+            self._provisioner.release(record.sandbox_id)
+            return earlier
+        return self._provisioner.start(plan)
 
     async def _planned(
         self, request: CreateSandboxRequest, caller: Caller
@@ -134,7 +149,7 @@ class Sandboxes:
             token_salt=salt,
             address=None,
             managed_volumes=(),
-            step=ACCEPTED,
+            step=Step.ACCEPTED,
             owner=caller.key_id,
             spec=_spec(request, plan, self._secret),
         )
@@ -149,11 +164,13 @@ class Sandboxes:
         try:
             await asyncio.wait({attempt.outcome}, timeout=self._settings.gateway.create_wait_seconds)
             if attempt.failing:
-                await asyncio.wait({attempt.outcome}, timeout=UNDO_SECONDS)
+                await asyncio.wait({attempt.outcome}, timeout=self.undo_seconds)
         finally:
             attempt.awaited = False
         if attempt.outcome.done() and not attempt.outcome.cancelled():
             return attempt.outcome.result()
+        if attempt.error is not None:
+            raise attempt.error  # what is left of it is being removed
         return await self._register.store.get(record.sandbox_id) or record
 
     # -- read --------------------------------------------------------------------------
@@ -222,7 +239,8 @@ class Sandboxes:
         Raises:
             SandboxNotFound
         """
-        await self._end(sandbox_id, states.DELETED, f"deleted by {caller.name}", lambda _: True)
+        ending = self._end(sandbox_id, states.DELETED, f"deleted by {caller.name}", lambda _: True)
+        await self._tasks.finish(ending, f"delete {sandbox_id}")
         _audit("delete", sandbox_id, caller)
 
     async def expire(self, sandbox_id: str) -> bool:
@@ -245,17 +263,29 @@ class Sandboxes:
     async def _end(
         self, sandbox_id: str, reason: str, words: str, condition: Callable[[SandboxRecord], bool]
     ) -> bool:
+        """Record the end, then have it done: by the process that is still making the sandbox, else by this."""
+        me = self._register.worker
+        found = await self._register.live(sandbox_id)
+        living = await self._register.store.enlisted() if found.worker not in {"", me} else frozenset[str]()
+
         def decide(record: SandboxRecord) -> SandboxRecord | None:
             if not condition(record):
                 return None
             now = self._register.now()
             status = Status(State.STOPPING, reason, words, now)
-            return replace(with_status(record, status, step=REMOVING), deleted_at=now)
+            theirs = record.step in MAKING and record.worker in living
+            return replace(
+                with_status(record, status, step=Step.REMOVING),
+                deleted_at=now,
+                worker=record.worker if theirs else me,
+            )
 
         record = await self._register.change(sandbox_id, decide)
-        if record.step == REMOVING:
+        if record.step != Step.REMOVING:
+            return False
+        if record.worker == me:
             self._provisioner.remove(sandbox_id)
-        return record.step == REMOVING
+        return True
 
     # -- pause and resume ----------------------------------------------------------------
 
@@ -272,13 +302,15 @@ class Sandboxes:
         _audit("pause", sandbox_id, caller)
 
     async def _pause(self, sandbox_id: str) -> None:
-        await self._begin(sandbox_id, State.RUNNING, State.PAUSING, PAUSING, _not_running)
-        try:
-            await self._runtime.pause(sandbox_id)
-        except BoxwrightError as error:
-            await self._take_engines_word(sandbox_id, PAUSING)
-            raise await self._refusal(sandbox_id, State.RUNNING, _not_running, PauseFailed, error) from error
-        await self._settle(sandbox_id, PAUSING, State.PAUSED, states.PAUSED)
+        with self._provisioner.freezing(sandbox_id):
+            await self._begin(sandbox_id, State.RUNNING, State.PAUSING, Step.PAUSING, _not_running)
+            try:
+                await self._runtime.pause(sandbox_id)
+            except BoxwrightError as error:
+                raise await self._failed(
+                    sandbox_id, Step.PAUSING, State.RUNNING, _not_running, PauseFailed, error
+                ) from error
+            await self._settle(sandbox_id, Step.PAUSING, State.PAUSED, states.PAUSED)
 
     async def resume(self, sandbox_id: str, caller: Caller) -> None:
         """
@@ -293,20 +325,22 @@ class Sandboxes:
         _audit("resume", sandbox_id, caller)
 
     async def _resume(self, sandbox_id: str) -> None:
-        await self._begin(sandbox_id, State.PAUSED, State.RESUMING, RESUMING, _not_paused)
-        try:
-            await self._runtime.resume(sandbox_id)
-        except BoxwrightError as error:
-            await self._take_engines_word(sandbox_id, RESUMING)
-            raise await self._refusal(sandbox_id, State.PAUSED, _not_paused, ResumeFailed, error) from error
-        await self._settle(sandbox_id, RESUMING, State.RUNNING, states.RUNNING)
+        with self._provisioner.freezing(sandbox_id):
+            await self._begin(sandbox_id, State.PAUSED, State.RESUMING, Step.RESUMING, _not_paused)
+            try:
+                await self._runtime.resume(sandbox_id)
+            except BoxwrightError as error:
+                raise await self._failed(
+                    sandbox_id, Step.RESUMING, State.PAUSED, _not_paused, ResumeFailed, error
+                ) from error
+            await self._settle(sandbox_id, Step.RESUMING, State.RUNNING, states.RUNNING)
 
     async def _begin(
         self,
         sandbox_id: str,
         source: State,
         target: State,
-        step: str,
+        step: Step,
         refusal: Callable[[SandboxRecord], BoxwrightError],
     ) -> None:
         """Record what is about to be done, if the state allows it."""
@@ -320,47 +354,70 @@ class Sandboxes:
 
         await self._register.change(sandbox_id, decide)
 
-    async def _settle(self, sandbox_id: str, step: str, state: State, reason: str) -> None:
+    async def _settle(self, sandbox_id: str, step: Step, state: State, reason: str) -> None:
         """Close a pause or resume that the engine did, then look once for what happened meanwhile."""
         status = Status(state, reason, f"the sandbox is {state.value.lower()}", self._register.now())
         await self._close_step(sandbox_id, step, status)
-        observed = await self._observe(sandbox_id)
+        try:
+            observed = await self._runtime.observe(sandbox_id)
+        except BoxwrightError as error:  # the engine's events tell it as well
+            _log.warning("observe_failed", sandbox_id=sandbox_id, code=error.code)
+            return
         if observed is not None:
             await self.note_observed(observed)
 
-    async def _take_engines_word(self, sandbox_id: str, step: str) -> None:
-        """Close a pause or resume that the engine did not do: what it says now is the state."""
-        await self._close_step(sandbox_id, step, self._meaning(await self._observe(sandbox_id)))
-
-    async def _close_step(self, sandbox_id: str, step: str, status: Status) -> None:
-        try:
-            await self._register.change(
-                sandbox_id,
-                lambda record: with_status(record, status, step="") if record.step == step else None,
-            )
-        except SandboxNotFound:
-            return  # deleted meanwhile: the removal has it
-
-    async def _refusal(
+    async def _failed(
         self,
         sandbox_id: str,
+        step: Step,
         expected: State,
         conflict: Callable[[SandboxRecord], BoxwrightError],
         failure: type[PauseFailed | ResumeFailed],
         error: BoxwrightError,
     ) -> BoxwrightError:
-        """Say whether the engine failed, or the sandbox was not in the state we believed."""
-        record = await self._register.live(sandbox_id)
-        if record.status.state is not expected:
-            return conflict(record)
-        return failure(f"the engine refused: {error.message}")
+        """Close a pause or resume that the engine did not do: what it says now is the state; return the answer.
 
-    async def _observe(self, sandbox_id: str) -> Observed | None:
+        An engine that does not even say that may have done it all the same: that is asked until it answers.
+        """
+        refusal = failure(f"the engine refused: {error.message}")
         try:
-            return await self._runtime.observe(sandbox_id)
-        except BoxwrightError as error:
-            _log.warning("observe_failed", sandbox_id=sandbox_id, code=error.code)
-            return Observed(sandbox_id, "unknown")
+            observed = await self._runtime.observe(sandbox_id)
+        except BoxwrightError as silence:
+            words = f"whether the engine did it is not known yet: {silence.message}"
+            status = Status(State.UNKNOWN, states.NOT_KNOWN, words, self._register.now())
+            await self._close_step(sandbox_id, step, status, still=step)
+            self._tasks.spawn(self._settle_later(sandbox_id, step), f"settle {sandbox_id}")
+            return error if isinstance(error, EngineUnavailable | EngineTimeout) else refusal
+        await self._close_step(sandbox_id, step, self._meaning(observed))
+        record = await self._register.live(sandbox_id)
+        return refusal if record.status.state is expected else conflict(record)
+
+    async def _settle_later(self, sandbox_id: str, step: Step) -> None:
+        """Ask the engine until it says what became of a pause or resume."""
+        delay = FIRST_RETRY
+        with self._provisioner.freezing(sandbox_id):
+            while True:
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, LONGEST_RETRY)
+                try:
+                    status = self._meaning(await self._runtime.observe(sandbox_id))
+                    await self._close_step(sandbox_id, step, status)
+                except BoxwrightError as error:
+                    _log.warning("not_settled", sandbox_id=sandbox_id, code=error.code)
+                else:
+                    return
+
+    async def _close_step(
+        self, sandbox_id: str, step: Step, status: Status, *, still: Step | None = None
+    ) -> None:
+        """Put a sandbox at `step` into a state; `still` is the step that it is left at."""
+        try:
+            await self._register.change(
+                sandbox_id,
+                lambda record: with_status(record, status, step=still or "") if record.step == step else None,
+            )
+        except SandboxNotFound:
+            return  # deleted meanwhile: the removal has it
 
     def _meaning(self, observed: Observed | None) -> Status:
         now = self._register.now()
@@ -381,12 +438,11 @@ class Sandboxes:
         if observed.phase == states.GONE_PHASE:
             await self.note_missing(sandbox_id)
             return
-        try:
-            await self._register.change(
-                sandbox_id, lambda record: states.observe(record, observed, self._register.now())
-            )
-        except SandboxNotFound:
+        record = await self._register.store.get(sandbox_id)
+        if not stands(record):
+            self._provisioner.remove_orphan(sandbox_id, record)
             return
+        await self._provisioner.note_end(observed)
 
     async def note_missing(self, sandbox_id: str) -> None:
         """

@@ -6,14 +6,22 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gateway.sandboxes.model import SandboxRecord
-from specs.errors import InvalidExpiration, NoExpirationToRenew
+from specs.errors import BadRequest, InvalidExpiration, NoExpirationToRenew
 
 
 def expires_at(accepted: datetime, timeout: int | None) -> datetime | None:
     """
     Return when a sandbox ends; it lives from the moment it was accepted.
+
+    Raises:
+        BadRequest: that is beyond the calendar.
     """
-    return None if timeout is None else accepted + timedelta(seconds=timeout)
+    try:
+        return None if timeout is None else accepted + timedelta(seconds=timeout)
+    except OverflowError as error:
+        raise BadRequest(
+            "timeout: ends after the year 9999; ask for less, or leave it out for a sandbox without end"
+        ) from error
 
 
 def is_due(record: SandboxRecord, now: datetime) -> bool:

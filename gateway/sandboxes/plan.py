@@ -23,6 +23,7 @@ from gateway.sandboxes.model import (
     SandboxPlan,
     Secret,
 )
+from images import reference
 from policies.decision import Decision
 from policies.limits import (
     MIB,
@@ -314,8 +315,11 @@ def _size(env: Mapping[str, str]) -> int:
 
 def _image(request: CreateSandboxRequest) -> str:
     uri = request.image_uri or ""
-    if not uri.isprintable() or any(mark.isspace() for mark in uri) or len(uri) > 512:
-        raise BadRequest("image.uri is not an image reference; write it like registry/name:tag")
+    try:
+        reference.parse(uri)
+    except reference.BadReference as error:
+        # Beyond telling the caller early: the name becomes part of a path of the engine's API.
+        raise BadRequest("image.uri is not an image reference; write it like registry/name:tag") from error
     return uri
 
 

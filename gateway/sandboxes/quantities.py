@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Final
 
 from specs.errors import BadRequest
@@ -21,6 +21,10 @@ UNITS: Final[Mapping[str, int]] = {
     **{f"{letter}i": 1024**power for power, letter in enumerate("kmgt", start=1)},
 }
 
+# Bounded: a million digits, or an exponent that stands for as many, take seconds to read.
+_CPU: Final = re.compile(
+    r"((?:[0-9]{1,10}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][-+]?[0-9]{1,2})?)m?", re.ASCII
+)
 _MEMORY: Final = re.compile(r"([0-9]+)\s*([A-Za-z]*)", re.ASCII)
 
 
@@ -31,12 +35,9 @@ def nano_cpus(text: str) -> int:
     Raises:
         BadRequest: not a finite number above zero.
     """
-    number, scale = (text[:-1], NANO // 1000) if text.endswith("m") else (text, NANO)
-    try:
-        value = Decimal(number)
-        nanos = int(value * scale) if value.is_finite() else 0
-    except (InvalidOperation, OverflowError):
-        nanos = 0
+    match = _CPU.fullmatch(text)
+    scale = NANO // 1000 if text.endswith("m") else NANO
+    nanos = int(Decimal(match[1]) * scale) if match else 0
     if not 0 < nanos <= MOST:
         raise BadRequest(
             'resourceLimits.cpu is not a number above zero; write cores ("1.5") or thousandths ("500m")'

@@ -49,9 +49,11 @@ PAUSED: Final = "CONTAINER_PAUSED"
 EXITED: Final = "CONTAINER_EXITED"
 EXITED_ERROR: Final = "CONTAINER_EXITED_ERROR"
 OUT_OF_MEMORY: Final = "OOMKilled"
+KILLED: Final = 137  # 128 + SIGKILL
 GONE: Final = "CONTAINER_GONE"
 DELETED: Final = "DELETED"
 EXPIRED: Final = "EXPIRED"
+NOT_KNOWN: Final = "ENGINE_SILENT"
 INTERRUPTED: Final = "PROVISIONING_INTERRUPTED"
 NOT_READY: Final = "EXECD_NOT_READY"
 
@@ -120,7 +122,8 @@ def describe(record: SandboxRecord) -> str:
 
 def _ended(observed: Observed, now: datetime) -> Status:
     at = observed.finished_at or now
-    if observed.oom_killed:
+    # The engine's mark stays after a command ran out of memory and the sandbox lived on.
+    if observed.oom_killed and observed.exit_code in {KILLED, None}:
         return Status(
             F, OUT_OF_MEMORY, "the sandbox was killed because it ran out of memory (exit code 137)", at
         )

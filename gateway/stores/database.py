@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final, TypeVar
 
+from gateway.stores.presence import Presence
 from specs.errors import Unavailable
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class Database:
         self._local = threading.local()
         self._open: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
+        self._presence = Presence(path.with_suffix(".workers"))
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._writer.submit(self._prepare).result()
 
@@ -76,6 +78,38 @@ class Database:
         """
         return await self._run(self._readers, lambda: self._transaction(work, "BEGIN"))
 
+    async def enlist(self) -> str:
+        """
+        Put this process among those at work on the file, until it ends or closes it; return its id.
+
+        Raises:
+            StoreUnavailable: the folder cannot be written.
+        """
+        return await self._run(self._readers, self._presence.enlist)
+
+    async def enlisted(self) -> frozenset[str]:
+        """
+        Return the ids of all processes that are at work on the file now.
+
+        Raises:
+            StoreUnavailable
+        """
+        return await self._run(self._readers, self._presence.enlisted)
+
+    async def foreign_writes(self) -> int:
+        """
+        Return a number that is another one after any other process wrote.
+
+        Raises:
+            StoreUnavailable
+        """
+
+        def ask() -> int:
+            # Asked on the one connection that writes here, so that our own writes do not count.
+            return int(self._connection().execute("PRAGMA data_version").fetchone()[0])
+
+        return await self._run(self._writer, ask)
+
     def write_now(self, work: Work[T], *, durable: bool = False) -> T:
         """Run one writing transaction on this thread."""
         self._connection().execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -87,6 +121,7 @@ class Database:
         self._writer.shutdown(wait=True)
         for connection in self._open:
             connection.close()
+        self._presence.leave()
 
     async def _run(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         try:
@@ -97,16 +132,20 @@ class Database:
             if isinstance(error, sqlite3.IntegrityError):
                 raise
             raise StoreUnavailable(f"the store is damaged ({error}); restore it from a backup") from error
+        except OSError as error:
+            raise StoreUnavailable(f"the store's folder cannot be used now ({error}); try again") from error
 
     def _transaction(self, work: Work[T], begin: str) -> T:
         connection = self._connection()
         connection.execute(begin)
         try:
             result = work(connection)
+            connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            # A full disk has undone it already; a commit that failed has not, and would block all that follow.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
-        connection.execute("COMMIT")
         return result
 
     def _connection(self) -> sqlite3.Connection:
@@ -144,10 +183,11 @@ def migrate(connection: sqlite3.Connection) -> None:
             for statement in _statements(script):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
-    connection.execute("COMMIT")
 
 
 def migrations() -> tuple[str, ...]:

@@ -24,10 +24,13 @@ def read_secret(home: Path) -> bytes:
     """
     path = home / FILE
     try:
-        return _read(path)
+        found = _read(path)
     except FileNotFoundError:
         _create(path)
-        return _read(path)
+        found = _read(path)
+    for draft in home.glob(f"{FILE}.*"):  # of a process that was killed while it made one
+        draft.unlink(missing_ok=True)
+    return found
 
 
 def _create(path: Path) -> None:
@@ -41,10 +44,10 @@ def _create(path: Path) -> None:
         os.close(descriptor)
     try:
         os.link(draft, path)  # fails when another process was faster, whose secret then is the one
-    except FileExistsError:
+    except (FileExistsError, FileNotFoundError):
         pass
     finally:
-        os.unlink(draft)
+        draft.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> bytes:

@@ -36,6 +36,7 @@ COLUMNS: Final = (
     "owner",
     "version",
     "spec",
+    "worker",
 )
 
 
@@ -79,6 +80,7 @@ def row_of(record: SandboxRecord, version: int) -> tuple[Any, ...]:
         record.owner,
         version,
         _json(record.spec),
+        record.worker,
     )
 
 
@@ -105,6 +107,7 @@ def record_of(row: sqlite3.Row) -> SandboxRecord:
         owner=row["owner"],
         version=row["version"],
         spec=json.loads(row["spec"]),
+        worker=row["worker"],
     )
 
 

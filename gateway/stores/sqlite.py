@@ -155,6 +155,15 @@ class SqliteStore:
 
         return await self._database.write(work, durable=True)
 
+    async def enlist(self) -> str:
+        return await self._database.enlist()
+
+    async def enlisted(self) -> frozenset[str]:
+        return await self._database.enlisted()
+
+    async def foreign_writes(self) -> int:
+        return await self._database.foreign_writes()
+
     async def ping(self) -> None:
         await self._database.read(lambda connection: connection.execute("SELECT 1").fetchone())
 

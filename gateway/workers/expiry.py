@@ -10,8 +10,10 @@ import structlog
 
 from gateway.operations.register import Register
 from gateway.operations.sandboxes import Sandboxes
+from specs.errors import BoxwrightError
 
 BATCH: Final = 100
+SHORTEST_SLEEP: Final = 0.01
 LONGEST_SLEEP: Final = 30.0  # clocks jump; a sleeping timer does not notice
 PURGE_EVERY: Final = timedelta(hours=1)
 
@@ -42,18 +44,26 @@ class ExpirySweep:
         ended = 0
         while True:
             batch = await self._register.store.due(self._register.now(), BATCH)
-            outcomes = [await self._sandboxes.expire(record.sandbox_id) for record in batch]
+            outcomes = [await self._ended(record.sandbox_id) for record in batch]
             ended += sum(outcomes)
             if not any(outcomes):
                 break
         await self._purge()
         return ended
 
+    async def _ended(self, sandbox_id: str) -> bool:
+        try:
+            return await self._sandboxes.expire(sandbox_id)
+        except BoxwrightError as error:
+            # One that cannot be ended now does not keep the others alive.
+            _log.warning("not_expired", sandbox_id=sandbox_id, code=error.code)
+            return False
+
     async def _pause(self) -> float:
         following = await self._register.store.next_expiry()
         if following is None:
             return LONGEST_SLEEP
-        return min(max((following - self._register.now()).total_seconds(), 0.01), LONGEST_SLEEP)
+        return min(max((following - self._register.now()).total_seconds(), SHORTEST_SLEEP), LONGEST_SLEEP)
 
     async def _purge(self) -> None:
         now = self._register.now()

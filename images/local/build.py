@@ -28,6 +28,7 @@ from images.local.recipes import (
     Recipe,
     changes,
     chosen,
+    of_release,
     recipe_hash,
     reference,
 )
@@ -37,6 +38,8 @@ Report = Callable[[str], None]
 
 APP_SOURCE: Final = Path(__file__).with_name("static") / "app.c"
 MERGED_USR_HOOK: Final = Path("/usr/share/mmdebstrap/hooks/maybe-merged-usr")
+VARIANTS: Final = {"packages": "essential", "unpacked": "extract"}
+PEOPLE: Final = "for f in passwd group; do cp usr/share/base-passwd/$f.master etc/$f; done"
 QUICK_SECONDS: Final = 60.0
 DPKG_OPTIONS: Final = (
     "path-exclude=/usr/share/man/*",
@@ -131,10 +134,15 @@ def _ingredients(recipe: Recipe, report: Report) -> dict[str, str]:
     found = {"machine": platform.machine()}
     try:
         match recipe.kind:
-            case "packages":
-                found["release"] = apt.this_distribution().codename
-            case "busybox":
+            case "packages" | "unpacked":
+                found["release"] = recipe.release or apt.this_distribution().codename
+            case "busybox" | "dressed":
                 found["busybox"] = _digest(have("busybox", "busybox-static", report))
+            case "musl":
+                found["busybox"] = _digest(have("busybox", "busybox-static", report))
+                have("musl-gcc", "musl-tools", report)
+                found["loader"] = _digest(_musl_loader())
+                found["app"] = _digest(APP_SOURCE)
             case _:
                 found["app"] = _digest(APP_SOURCE)
     except BundleError as error:
@@ -145,39 +153,63 @@ def _ingredients(recipe: Recipe, report: Report) -> dict[str, str]:
 def _root_file_system(recipe: Recipe, tar: Path, work: Path, seconds: float) -> None:
     log = work / "log"
     match recipe.kind:
-        case "packages":
+        case "packages" | "unpacked":
             _bootstrap(recipe, tar, work, log, seconds)
         case "busybox":
-            path = have("busybox", "busybox-static", _silent)
-            applets = run("busybox --list", [path, "--list"], log=log, seconds=QUICK_SECONDS).decode().split()
-            rootfs.busybox(path, applets, tar)
+            rootfs.busybox(*_busybox(log), tar)
+        case "dressed":
+            rootfs.dressed(*_busybox(log), tar)
+        case "musl":
+            gcc = str(have("musl-gcc", "musl-tools", _silent))
+            rootfs.musl(*_busybox(log), _musl_loader(), _compiled([gcc], work, log, seconds), tar)
         case _:
-            program = work / "app"
-            words: list[str | Path] = [_compiler(), "-static", "-Os", "-s", "-o", program, APP_SOURCE]
-            run("compiling app.c", words, log=log, seconds=min(seconds, 120.0))
-            rootfs.program(program, tar)
+            rootfs.program(_compiled([_compiler(), "-static"], work, log, seconds), tar)
+
+
+def _busybox(log: Path) -> tuple[Path, list[str]]:
+    path = have("busybox", "busybox-static", _silent)
+    return path, run("busybox --list", [path, "--list"], log=log, seconds=QUICK_SECONDS).decode().split()
+
+
+def _musl_loader() -> Path:
+    """Find musl's loader by the one name that programs linked with musl know (its package puts it there)."""
+    return Path(f"/lib/ld-musl-{platform.machine()}.so.1")
+
+
+def _compiled(compiler: list[str], work: Path, log: Path, seconds: float) -> Path:
+    program = work / "app"
+    words: list[str | Path] = [*compiler, "-Os", "-s", "-o", program, APP_SOURCE]
+    run("compiling app.c", words, log=log, seconds=min(seconds, 120.0))
+    return program
 
 
 def _bootstrap(recipe: Recipe, tar: Path, work: Path, log: Path, seconds: float) -> None:
     machine = apt.this_distribution()
     sources = work / "own.sources"
-    sources.write_text(apt_sources.render(machine.entries), encoding="utf-8")
+    entries = of_release(machine.entries, machine.codename, recipe.release)
+    sources.write_text(apt_sources.render(entries), encoding="utf-8")
     settings = work / "apt.conf"
     settings.write_text(_apt_settings(log), encoding="utf-8")
     tool = have("mmdebstrap", "mmdebstrap", _silent)
-    words: list[str | Path] = [tool, "--variant=essential", f"--include={','.join(recipe.packages)}"]
+    words: list[str | Path] = [
+        tool,
+        f"--variant={VARIANTS[recipe.kind]}",
+        f"--include={','.join(recipe.packages)}",
+    ]
     if MERGED_USR_HOOK.is_dir():
         # Merges /usr as the release does, without the package that needs all of perl for it.
         words.append(f"--hook-dir={MERGED_USR_HOOK}")
     words += [f"--aptopt={settings}", *(f"--dpkgopt={option}" for option in DPKG_OPTIONS)]
     # The sources may name a private mirror, with a password even: they stay here.
-    words += [
-        f'--customize-hook=cd "$1" && rm -rf {" ".join(LEFT_OUT)}',
-        '--customize-hook=ln -sf python3 "$1"/usr/bin/python',
-        machine.codename,
-        tar,
-        sources,
-    ]
+    # Without a configuration there is no moment to customize.
+    hook = "--extract-hook" if recipe.kind == "unpacked" else "--customize-hook"
+    words.append(f'{hook}=cd "$1" && rm -rf {" ".join(LEFT_OUT)}')
+    if "python3" in recipe.packages:
+        words.append(f'{hook}=ln -sf python3 "$1"/usr/bin/python')
+    if recipe.kind == "unpacked":
+        # What the script of base-passwd would have done.
+        words.append(f'{hook}=cd "$1" && {PEOPLE}')
+    words += [recipe.release or machine.codename, tar, sources]
     run("mmdebstrap", words, log=log, seconds=seconds, env={"LC_ALL": "C.UTF-8", "TMPDIR": str(work)})
 
 

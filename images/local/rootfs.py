@@ -21,17 +21,44 @@ FOLDERS: Final = (
 )
 
 
+AGENT: Final = 1000
+ENTRY: Final = '#!/bin/sh\necho this is the entry of the image\nexec "$@"\n'
+
+
 def busybox(program: Path, applets: Iterable[str], out: Path) -> None:
     """Write a root file system of one program that is every command."""
     with tarfile.open(out, "w") as tar:
-        for folder, mode in FOLDERS:
-            _folder(tar, folder, mode)
-        _file(tar, "etc/passwd", USERS.encode(), 0o644)
-        _file(tar, "etc/group", GROUPS.encode(), 0o644)
-        _file(tar, "bin/busybox", program.read_bytes(), 0o755)
-        for applet in sorted(set(applets) - {"busybox"}):
-            _link(tar, f"bin/{applet}", "busybox")
-        _link(tar, "usr/bin", "../bin")
+        _busybox(tar, program, applets)
+        _people(tar, "", "")
+
+
+def musl(program: Path, applets: Iterable[str], loader: Path, needs_it: Path, out: Path) -> None:
+    """
+    Write busybox and, as `/app`, a program that only runs with the loader beside it.
+
+    Args:
+        program: busybox.
+        applets: its commands.
+        loader: musl's dynamic loader, which is its library too; its name is part of programs.
+        needs_it: a program linked dynamically.
+        out: the tar file.
+    """
+    with tarfile.open(out, "w") as tar:
+        _busybox(tar, program, applets)
+        _people(tar, "", "")
+        _folder(tar, "lib", 0o755)
+        _file(tar, f"lib/{loader.name}", loader.read_bytes(), 0o755)
+        _file(tar, "app", needs_it.read_bytes(), 0o755)
+
+
+def dressed(program: Path, applets: Iterable[str], out: Path) -> None:
+    """Write busybox with a user `agent`, its folders, a folder for a volume and `/bin/entry`."""
+    with tarfile.open(out, "w") as tar:
+        _busybox(tar, program, applets)
+        _people(tar, f"agent:x:{AGENT}:{AGENT}:agent:/home/agent:/bin/sh\n", f"agent:x:{AGENT}:\n")
+        for folder in ("home/agent", "home/agent/work", "data"):
+            _folder(tar, folder, 0o755, owner=AGENT)
+        _file(tar, "bin/entry", ENTRY.encode(), 0o755)
 
 
 def program(executable: Path, out: Path) -> None:
@@ -40,9 +67,23 @@ def program(executable: Path, out: Path) -> None:
         _file(tar, "app", executable.read_bytes(), 0o755)
 
 
-def _folder(tar: tarfile.TarFile, name: str, mode: int) -> None:
+def _busybox(tar: tarfile.TarFile, program: Path, applets: Iterable[str]) -> None:
+    for folder, mode in FOLDERS:
+        _folder(tar, folder, mode)
+    _file(tar, "bin/busybox", program.read_bytes(), 0o755)
+    for applet in sorted(set(applets) - {"busybox"}):
+        _link(tar, f"bin/{applet}", "busybox")
+    _link(tar, "usr/bin", "../bin")
+
+
+def _people(tar: tarfile.TarFile, users: str, groups: str) -> None:
+    _file(tar, "etc/passwd", (USERS + users).encode(), 0o644)
+    _file(tar, "etc/group", (GROUPS + groups).encode(), 0o644)
+
+
+def _folder(tar: tarfile.TarFile, name: str, mode: int, owner: int = 0) -> None:
     info = tarfile.TarInfo(name)
-    info.type, info.mode = tarfile.DIRTYPE, mode
+    info.type, info.mode, info.uid, info.gid = tarfile.DIRTYPE, mode, owner, owner
     tar.addfile(info)
 
 

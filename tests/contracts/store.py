@@ -60,6 +60,7 @@ class StoreContract:
             managed_volumes=("v",),
             exit_code=3,
             step="creating",
+            worker="w",
             owner="k",
             spec={"envNames": ["A"], "deep": {"x": [1, None]}},
         )
@@ -80,6 +81,16 @@ class StoreContract:
         assert winner.version == 1
         assert await store.get("s1") == winner
         assert len(await store.events("s1", 10)) == 2
+
+    async def test_a_process_is_on_the_list_while_it_lives(self, store: Store) -> None:
+        """Joining is joining once; the list holds who joined, and our own writes are nobody else's."""
+        assert await store.enlisted() == frozenset()
+        me = await store.enlist()
+        assert await store.enlist() == me
+        assert await store.enlisted() == {me}
+        before = await store.foreign_writes()
+        await kept(store, record())
+        assert await store.foreign_writes() == before
 
     async def test_pages_are_newest_first_and_stable(self, store: Store) -> None:
         """Pages follow creation time, ties are broken the same way each time, tombstones are not shown."""

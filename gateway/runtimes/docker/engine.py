@@ -93,16 +93,39 @@ class Engine:
     # -- the engine itself ----------------------------------------------------------
 
     async def ping(self) -> None:
-        await self._call("GET", "_ping", versioned=False)
+        """
+        Raises:
+            EngineUnavailable: nobody answers, or what answers is no engine.
+        """
+        try:
+            said = await self._call("GET", "_ping", versioned=False)
+        except EngineRefused as error:
+            raise EngineUnavailable(
+                f"the Docker engine is not well: {' '.join(error.words.split())[:300]}"
+            ) from error
+        if said.strip() != b"OK":
+            raise EngineUnavailable("what answers in the Docker engine's place is no Docker engine")
 
     async def version(self) -> Version:
-        """Ask once what the engine is; asked again only by a new `Engine`."""
+        """
+        Ask once what the engine is; asked again only by a new `Engine`.
+
+        Raises:
+            EngineUnavailable: it does not say, so nothing else can be asked of it.
+        """
         if self._version is None:
-            found = await self._json("GET", "version", versioned=False)
-            major, _, minor = str(found["ApiVersion"]).partition(".")
-            self._version = Version(
-                (int(major), int(minor)), str(found["Version"]), str(found["Os"]), str(found["Arch"])
-            )
+            try:
+                found = await self._json("GET", "version", versioned=False)
+                major, _, minor = str(found["ApiVersion"]).partition(".")
+                self._version = Version(
+                    (int(major), int(minor)), str(found["Version"]), str(found["Os"]), str(found["Arch"])
+                )
+            except EngineRefused as error:
+                raise EngineUnavailable(
+                    f"the Docker engine is not well: {' '.join(error.words.split())[:300]}"
+                ) from error
+            except (KeyError, TypeError, ValueError) as error:
+                raise EngineUnavailable("the Docker engine does not say its version") from error
         return self._version
 
     async def info(self) -> dict[str, Any]:
@@ -327,8 +350,7 @@ class Engine:
                     limit.reschedule(None)
                 yield response
         except aiohttp.ClientError as error:
-            words = " ".join(str(error).split())[:300]
-            raise EngineUnavailable(f"the Docker engine does not answer: {words}") from error
+            raise EngineUnavailable(f"the Docker engine does not answer: {_cause(error)}") from error
         except TimeoutError as error:
             raise EngineTimeout(f"the Docker engine did not finish {method} {path} in time") from error
 
@@ -366,6 +388,13 @@ def registry_auth(image: str, auth: RegistryAuth) -> str:
     server = HUB_SERVER if domain == DEFAULT_DOMAIN else domain
     document = {"username": auth.username, "password": auth.password.reveal(), "serveraddress": server}
     return base64.urlsafe_b64encode(json.dumps(document).encode()).decode()
+
+
+def _cause(error: aiohttp.ClientError) -> str:
+    """Say why there was no answer; where the socket is on this machine is not a caller's business."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error.strerror or "it cannot be reached"
+    return " ".join(str(error).split())[:300]
 
 
 def _refusal(status: int, raw: bytes) -> Exception:

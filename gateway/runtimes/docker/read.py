@@ -23,6 +23,7 @@ GONE: Final = "gone"
 EVENTS: Final = ("start", "die", "oom", "pause", "unpause", "stop", "kill", "destroy")
 HIDDEN: Final = "(hidden)"
 
+_PLAIN_VARIABLES: Final = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TERM", "HOSTNAME"})
 _SECRETIVE = re.compile(r"SECRET|TOKEN|PASSWORD|PASSWD|KEY|HASH|CREDENTIAL|AUTH", re.IGNORECASE)
 _ARCHES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv8": "arm64"}
 
@@ -336,7 +337,8 @@ def _lines(
     yield "Environment:"
     for item in config.get("Env") or []:
         name, _, value = str(item).partition("=")
-        yield f"  {name}={HIDDEN if _SECRETIVE.search(name) else value}"
+        # A secret may stand behind any name; these few are the engine's and the image's own.
+        yield f"  {name}={value if name in _PLAIN_VARIABLES else HIDDEN}"
     yield "Labels:"
     for name, value in sorted((config.get("Labels") or {}).items()):
         yield f"  {name}={HIDDEN if _SECRETIVE.search(name) else value}"

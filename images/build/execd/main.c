@@ -10,6 +10,7 @@
  * Reference: docs.python.org, C API, "Python Initialization Configuration".
  */
 #include <Python.h>
+#include <stdbool.h>
 
 #ifndef BUNDLE_MOUNT
 #error "BUNDLE_MOUNT must name the directory the bundle is mounted at"
@@ -46,6 +47,30 @@ static PyStatus set_paths(PyConfig *config)
     return PyStatus_Ok();
 }
 
+#ifdef WITH_MIMALLOC
+void mi_collect(bool force); /* of the interpreter's own copy, whose header is not installed */
+
+static PyObject *trim(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    mi_collect(true);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef memory_methods[] = {
+    {"trim", trim, METH_NOARGS, "Give memory that is free back to the system now, not at some later allocation."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef memory_module = {
+    PyModuleDef_HEAD_INIT, .m_name = "_boxwright_memory", .m_size = 0, .m_methods = memory_methods,
+};
+
+static PyObject *make_memory_module(void)
+{
+    return PyModuleDef_Init(&memory_module);
+}
+#endif
+
 static PyStatus start(int argc, char **argv)
 {
     PyPreConfig before;
@@ -62,6 +87,11 @@ static PyStatus start(int argc, char **argv)
     }
 
     PyImport_FrozenModules = bundle_modules;
+#ifdef WITH_MIMALLOC
+    if (PyImport_AppendInittab("_boxwright_memory", make_memory_module) < 0) {
+        return PyStatus_NoMemory();
+    }
+#endif
 
     PyConfig config;
     PyConfig_InitIsolatedConfig(&config);

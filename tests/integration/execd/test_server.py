@@ -491,8 +491,9 @@ def test_bodies_go_through_both_ways(client: httpx.Client, chunked: bool) -> Non
         (b"", 502, None),
         (b"SSH-2.0-OpenSSH\r\n\r\n", 502, None),
         (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", 502, None),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 100_000, 502, None),
     ],
-    ids=["close", "old", "early", "204", "304", "500", "nothing", "ssh", "unasked"],
+    ids=["close", "old", "early", "204", "304", "500", "nothing", "ssh", "unasked", "endless early"],
 )
 def test_every_kind_of_answer_is_passed_on(
     client: httpx.Client, answer: bytes, status: int, content: bytes | None

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from boxwright.demo import FIRST_KEY_FILE, DemoFailed, connection
+from boxwright.access import FIRST_KEY_FILE
+from boxwright.demo import DemoFailed, connection
 
 
 def test_the_kept_key_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ LIMIT = 60.0
 class Heard:
     """A listener that keeps what it is told."""
 
+    gone = False
+
     def __init__(self) -> None:
         self.data = b""
         self.id = ""

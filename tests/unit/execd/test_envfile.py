@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from execd.envfile import expand, is_name, parse
+from execd.envfile import MAX_ENTRY, expand, fit, is_name, parse
 
 VARIABLES = {"HOME": "/root", "A": "1"}
 
@@ -99,3 +99,14 @@ def test_names(name: str, good: bool) -> None:
 def test_unknown_names_are_told() -> None:
     """Whoever must refuse an unset variable learns its name."""
     assert expand("$A/$B/${C}", VARIABLES) == ("1//", ["B", "C"])
+
+
+def test_entries_fit_the_kernels_bounds() -> None:
+    """Each string and all of them together; names are told, values never."""
+    long = "é" * (MAX_ENTRY // 2)
+    some = {f"N{n}": "y" * 100_000 for n in range(12)}
+    kept, complaints = fit({"LONG": long, **some, "SMALL": "1"})
+    assert list(kept) == [*(f"N{n}" for n in range(10)), "SMALL"]
+    assert [text.partition(":")[0] for text in complaints] == ["LONG", "N10", "N11"]
+    assert not any("y" * 9 in text or "é" in text for text in complaints)
+    assert fit({"A": "x" * (MAX_ENTRY - 2)}) == ({"A": "x" * (MAX_ENTRY - 2)}, [])

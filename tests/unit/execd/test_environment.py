@@ -89,3 +89,42 @@ def test_a_directory_must_be_one(tmp_path: Path) -> None:
         with pytest.raises(InvalidBody, match="cwd"):
             check_directory(path)
     assert check_directory(str(tmp_path)) == str(tmp_path)
+
+
+def test_the_working_directory_may_vanish_and_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R46: without it `/` takes its place, and whatever is made where it was takes over again."""
+    place = tmp_path / "w"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    environment = Environment({}, None)
+    assert environment.where() == str(place)
+    place.rmdir()
+    assert environment.where() == "/"
+    assert os.getcwd() == "/"
+    place.mkdir()
+    assert environment.where() == str(place)
+    assert os.getcwd() == str(place)
+    place.rename(tmp_path / "moved")
+    assert environment.where() == str(tmp_path / "moved")
+
+
+def test_what_no_process_could_be_given_is_left_out(tmp_path: Path) -> None:
+    """An entry that the kernel would refuse does not keep every later command from starting."""
+    told: list[str] = []
+    file = tmp_path / "vars"
+    file.write_text(f"A={'x' * (128 << 10)}\nB=1\n")
+    assert Environment({}, str(file), told.append).compose() == {"B": "1"}
+    assert len(told) == 1
+    assert "A: longer than" in told[0]
+
+
+def test_complaints_are_bounded(tmp_path: Path) -> None:
+    """R61: a file of noise does not fill the log."""
+    told: list[str] = []
+    file = tmp_path / "vars"
+    file.write_text("noise\n" * 1000)
+    Environment({}, str(file), told.append).compose()
+    assert len(told) == 21
+    assert "980 more" in told[-1]

@@ -16,6 +16,8 @@ from specs.wire import BadField
         {"command": "a", "argv": ["b"]},
         {"argv": []}, {"argv": [""]}, {"argv": ["a", None]}, {"argv": ["a\0"]},
         {"command": "a", "timeout": -1},
+        {"command": "a", "timeout": 2**53},
+        {"command": "a", "timeout": 10**400},
         {"command": "a", "gid": 1},
         {"command": "a", "uid": 4294967295},
         {"command": "a", "uid": "0"},

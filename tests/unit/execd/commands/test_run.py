@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from execd import loop
-from execd.commands.run import Commands
+from execd.commands.run import Commands, spool_limit
 from execd.config import Settings
 from execd.environment import Environment
 from execd.processes.spawn import Spawner
@@ -381,5 +381,30 @@ def test_a_slow_listener_holds_the_command_back(shop: Callable[[], Shop], run: R
         go.set()
         await task.join()
         assert told.lines() == [str(n) for n in range(1, 200001)]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("memory", "want"), [(None, 64 << 20), (64 << 20, 4 << 20), (1 << 20, 1 << 20), (8 << 30, 64 << 20)]
+)
+def test_spools_are_small_where_memory_is(memory: int | None, want: int) -> None:
+    """Output that is kept counts as the sandbox's memory, so it takes a share of it and no more."""
+    assert spool_limit(64 << 20, memory) == want
+    assert spool_limit(100, memory) == 100
+
+
+def test_output_that_nobody_hears_is_not_taken_apart(
+    shop: Callable[[], Shop], run: Run, heard: type[Any]
+) -> None:
+    """R89: a listener that has left is told nothing more, and the command still ends."""
+
+    async def main() -> None:
+        told = heard()
+        told.gone = True
+        here = shop()
+        await here.commands.run(RunCommandRequest("seq 100000"), told)
+        assert told.lines() == []
+        assert told.code == "0"
 
     run(main())

@@ -65,3 +65,16 @@ def test_reading_a_little_stops(tmp_path: Path) -> None:
     os.close(fd)
     assert not whole
     assert len(data) < 2 << 20
+
+
+def test_an_unnamed_pipe_is_left_to_its_reader() -> None:
+    """/proc/<pid>/fd leads to pipes that somebody lives on, the daemon too: their bytes are not taken."""
+    ends = os.pipe()
+    try:
+        os.write(ends[1], b"mine")
+        with pytest.raises(InvalidBody, match="unnamed pipe"):
+            read.open_to_read(f"/proc/self/fd/{ends[0]}")
+        assert os.read(ends[0], 10) == b"mine"
+    finally:
+        for fd in ends:
+            os.close(fd)

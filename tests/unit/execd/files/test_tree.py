@@ -1,6 +1,7 @@
 """Walking and removing trees, with links and rearrangements in the way."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -230,3 +231,26 @@ def test_many_names_are_ordered_across_runs(tmp_path: Path, monkeypatch: pytest.
     for at in range(333):
         (tmp_path / f"{at * 7919 % 333}").touch()
     assert listed(tmp_path) == sorted(str(at) for at in range(333))
+
+
+@pytest.mark.parametrize("gone", ["a", "a/y"])
+def test_a_branch_may_vanish_while_it_is_walked(forest: Path, gone: str) -> None:
+    """As processes do in /proc: what is left is listed, from the nearest parent that is still there."""
+    seen = []
+    for entry in tree.walk(str(forest)):
+        if entry is not None:
+            seen.append(entry.relative)
+            if entry.relative == "a/y/z":
+                shutil.rmtree(forest / gone)
+    assert seen == ["a", "a/y", "a/y/z", "a-", "b", "b/x", "c", "link"]
+
+
+def test_a_tree_that_vanishes_whole_ends_the_walk(forest: Path) -> None:
+    """The root is held open, so its end is no error either."""
+    seen = []
+    for entry in tree.walk(str(forest)):
+        if entry is not None:
+            seen.append(entry.relative)
+            if entry.relative == "a/y":
+                shutil.rmtree(forest)
+    assert seen == ["a", "a/y"]

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from execd.http.proxy import InvalidProxyPort, split_proxy
+from execd import loop
+from execd.http.proxy import InvalidProxyPort, _Flow, _outlast, split_proxy
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,28 @@ def test_nothing_else_is_raised(rest: bytes) -> None:
         return
     assert 0 < port < 65536
     assert inner.startswith(b"/")
+
+
+@pytest.mark.parametrize("moving", [False, True])
+def test_half_a_tunnel_lasts_while_something_moves(moving: bool) -> None:
+    """When one direction has ended and nothing moves in the other its peer may be gone, so it is given up."""
+
+    async def main() -> bool:
+        flow = _Flow()
+
+        async def over() -> None:
+            flow.ended.set()
+
+        async def other() -> None:
+            for _ in range(6):
+                await loop.sleep(0.02)
+                flow.moved += moving
+
+        ways = loop.start(over(), "over"), loop.start(other(), "other")
+        await flow.ended.wait()
+        await _outlast(ways, flow, 0.05)
+        ended = ways[1].done
+        ways[1].cancel()
+        return ended
+
+    assert loop.run(main()) == moving

@@ -1,6 +1,7 @@
 """The loop's promises, each as one sentence."""
 
 import os
+import time
 
 import pytest
 
@@ -183,3 +184,83 @@ def test_a_crash_reaches_whoever_joins() -> None:
 
     with pytest.raises(ValueError, match="no"):
         loop.run(main())
+
+
+def spawn(*argv: str) -> int:
+    pid = os.posix_spawnp(argv[0], argv, os.environ)
+    loop.current_loop().watch_child(pid)
+    return pid
+
+
+@pytest.mark.parametrize("seconds", [1e7, 1e13, 1e300])
+def test_a_deadline_may_be_as_far_as_one_likes(seconds: float) -> None:
+    """A timer beyond what epoll_wait(2) can be told does not end the loop."""
+
+    async def main() -> int:
+        with loop.deadline(seconds):
+            return int(await loop.child_exit(spawn("sleep", "0.02")))
+
+    assert loop.run(main()) == 0
+
+
+def test_a_status_outlives_a_deadline_that_passes_with_it() -> None:
+    """A child that ends in the very turn in which the deadline passes can still be asked about."""
+
+    async def block() -> None:
+        time.sleep(0.2)  # so that the loop learns of both at once
+
+    async def main() -> tuple[str, int]:
+        pid = spawn("sh", "-c", "sleep 0.05; exit 7")
+        loop.start(block(), "block")
+        try:
+            with loop.deadline(0.02):
+                return "in time", int(await loop.child_exit(pid))
+        except loop.TimedOut:
+            assert not loop.current_loop().is_watched(pid)
+            with loop.deadline(5):
+                return "late", int(await loop.child_exit(pid))
+
+    assert loop.run(main()) == ("late", 7 << 8)
+
+
+def test_a_cancellation_outweighs_what_else_interrupts() -> None:
+    """A task that is cancelled while an alarm is on its way is cancelled."""
+
+    async def idle() -> None:
+        await loop.sleep(10)
+
+    async def main() -> BaseException | None:
+        task = loop.start(idle(), "idle")
+        task.interrupt(ValueError("something else"))
+        task.cancel()
+        await loop.checkpoint()
+        await loop.checkpoint()
+        return task.error
+
+    assert isinstance(loop.run(main()), loop.Cancelled)
+
+
+@pytest.mark.parametrize("kind", ["broken", "full", "closed"])
+def test_a_complaint_that_nobody_takes_is_lost(kind: str) -> None:
+    """Standard error belongs to the entrypoint too; whatever became of it, complaining does not fail."""
+    kept = os.dup(2)
+    reader, writer = os.pipe()
+    try:
+        if kind == "full":
+            os.set_blocking(writer, False)
+            with pytest.raises(BlockingIOError):
+                while True:
+                    os.write(writer, bytes(4096))
+        else:
+            os.close(reader)
+        if kind == "closed":
+            os.close(2)
+        else:
+            os.dup2(writer, 2)
+        loop.complain("lost")
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(writer)
+        if kind == "full":
+            os.close(reader)

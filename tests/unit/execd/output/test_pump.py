@@ -1,11 +1,15 @@
 """A pump ends with its program, not with its pipe."""
 
 import os
+import resource
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from execd import loop
 from execd.output.pump import Leftovers, Pump, Turn, available, pipe
+from specs.errors import ExecutionFailed
 
 Run = Callable[[Any], Any]
 
@@ -112,3 +116,14 @@ def test_a_turn_is_taken_by_one(run: Run) -> None:
         return most
 
     assert run(main()) == 1
+
+
+def test_without_descriptors_a_pipe_is_refused_in_words() -> None:
+    """A sandbox that has run out of open files says so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(ExecutionFailed, match="no pipe"):
+            pipe()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from execd.output.spool import Spool
+from execd.output.spool import SCANT, Spool
 
 
 def read(spool: Spool, cursor: int, *, finished: bool = True) -> tuple[int, bytes, int]:
@@ -117,3 +117,23 @@ def test_a_full_disk_drops_the_oldest(tmp_path: Path, monkeypatch: pytest.Monkey
     assert spool.truncated
     spool.close()
     os.close(full)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_disk_full_of_other_things_leaves_a_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where not even the first byte fits on disk the newest output is kept in memory, within a bound."""
+
+    def open_unnamed(directory: str) -> int:
+        return os.open("/dev/full", os.O_RDWR) if directory else os.memfd_create("spool")
+
+    monkeypatch.setattr("execd.output.spool.open_unnamed", open_unnamed)
+    spool = Spool(str(tmp_path), 64 << 20)
+    spool.write(b"kept")
+    assert read(spool, 0) == (0, b"kept", 4)
+    for _ in range(40):
+        spool.write(bytes(64 << 10))
+    assert len(spool) <= 2 * SCANT
+    assert spool.truncated
+    spool.close()

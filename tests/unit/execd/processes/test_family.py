@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from execd.processes.family import Process, members, read_stat
+from execd.processes.family import Process, Table, members, read_stat
 
 
 def proc(
@@ -34,23 +34,23 @@ BASE = [proc(1, 0, 1), proc(5, 1, 1), proc(10, 5, 10)]  # init, execd, the comma
 )
 def test_a_family_is_found(more: list[Process], marked: Iterable[int], want: set[int]) -> None:
     """R34, R38: descent, session, group or mark: one is enough; protected ones are never members."""
-    found = members(
-        [*BASE, *more], leader=10, session=10, marked=lambda pid: pid in set(marked), protected={0, 1, 5}
-    )
+    found = members(Table([*BASE, *more]), leader=10, session=10, marked=lambda: marked, protected={0, 1, 5})
     assert {process.pid for process in found} == want
 
 
 def test_a_number_given_out_anew_proves_nothing() -> None:
     """When the leader was reaped and its pid belongs to another process, only the mark counts."""
-    table = [*BASE, proc(11, 10, 10), proc(20, 1, 20)]
-    found = members(table, leader=None, session=10, marked=lambda pid: pid == 20, protected={0, 1, 5})
+    table = Table([*BASE, proc(11, 10, 10), proc(20, 1, 20)])
+    found = members(table, leader=None, session=10, marked=lambda: [20, 77], protected={0, 1, 5})
     assert {process.pid for process in found} == {20}
 
 
 def test_earlier_processes_of_a_shell_are_spared() -> None:
     """A run's family leaves out what an earlier run left in the shell's session, unless it is marked."""
-    table = [*BASE, proc(11, 10, 10, started=50), proc(12, 10, 10, started=200), proc(13, 11, 10, started=50)]
-    found = members(table, leader=10, session=10, marked=lambda _: False, protected={0, 1, 5}, since=150)
+    table = Table(
+        [*BASE, proc(11, 10, 10, started=50), proc(12, 10, 10, started=200), proc(13, 11, 10, started=50)]
+    )
+    found = members(table, leader=10, session=10, marked=lambda: (), protected={0, 1, 5}, since=150)
     assert {process.pid for process in found} == {10, 12}
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from execd.processes.oom import OomCounter, count
+from execd.processes.oom import OomCounter, count, memory_limit
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,15 @@ def test_the_count_is_read_anew_each_time(tmp_path: Path) -> None:
     file.write_text("oom_kill 2\n")
     assert counter.read() == 2
     assert OomCounter(()).read() == 0
+
+
+@pytest.mark.parametrize(("text", "limit"), [("67108864\n", 67108864), ("max\n", None), ("", None)])
+def test_the_memory_limit_is_read(tmp_path: Path, text: str, limit: int | None) -> None:
+    """The first place that exists says it; `max` is no limit."""
+    (tmp_path / "memory.max").write_text(text)
+    assert memory_limit((str(tmp_path / "missing"), str(tmp_path / "memory.max"))) == limit
+
+
+def test_no_control_group_is_no_limit(tmp_path: Path) -> None:
+    """Where the kernel does not tell there is nothing to keep to."""
+    assert memory_limit((str(tmp_path / "missing"),)) is None

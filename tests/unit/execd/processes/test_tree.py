@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from execd import loop
+from execd.processes import tree
+from execd.processes.family import Process
 from execd.processes.spawn import Program, Spawner
 from execd.processes.tree import Family, process_table
 from specs.names import ENV_COMMAND_ID
@@ -113,3 +115,31 @@ def test_a_prefix_marks_all_runs_of_a_session(run: Run) -> None:
 def test_the_table_holds_us() -> None:
     """The process table is the kernel's."""
     assert os.getpid() in {process.pid for process in process_table()}
+
+
+def test_many_families_share_one_look(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work of ending many commands at once does not grow with the square of their number."""
+    looks = 0
+    look = tree.process_table
+
+    def counted() -> list[Process]:
+        nonlocal looks
+        looks += 1
+        return look()
+
+    monkeypatch.setattr(tree, "process_table", counted)
+
+    async def main() -> list[bool]:
+        families = [await family("sleep 987 & wait", f"many-{n}-{os.getpid()}") for n in range(20)]
+        await loop.sleep(0.1)
+        return [await task.join() for task in [loop.start(one.kill(), "kill") for one in families]]
+
+    assert run(main()) == [True] * 20
+    assert looks < 20
+
+
+def test_marks_are_known_by_their_beginnings() -> None:
+    """A run's mark counts for its session too."""
+    environ = f"A=1\0{ENV_COMMAND_ID}=s/1/x\0{ENV_COMMAND_ID}=other\0B={ENV_COMMAND_ID}=no\0".encode()
+    assert tree.keys_of(environ) == {b"s/1/x", b"s/", b"s/1/", b"other"}
+    assert tree.keys_of(b"A=1\0") == set()

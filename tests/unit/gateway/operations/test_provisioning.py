@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 import structlog
 
+from gateway.operations.steps import Step
 from gateway.sandboxes.model import LifeEvent, SandboxRecord
-from specs.errors import DeleteFailed, EngineUnavailable, PauseFailed, SandboxNotFound, StartFailed
+from specs.errors import (
+    DeleteFailed,
+    EngineUnavailable,
+    PauseFailed,
+    SandboxNotFound,
+    StartFailed,
+    Unavailable,
+)
 from tests.fakes.gateway import KEY, FakeGateway, Running, body, gateway, settled
 
 
@@ -247,6 +255,76 @@ async def test_a_pause_that_the_engine_refuses(site: FakeGateway, gw: Running) -
     assert (answer.status_code, answer.json()["details"]["state"]) == (409, "Terminated")
 
 
+@pytest.mark.parametrize(("did", "state"), [(False, "Running"), (True, "Paused")])
+async def test_a_pause_that_the_engine_did_not_answer(
+    site: FakeGateway, gw: Running, did: bool, state: str
+) -> None:
+    """The engine's silence is told as what it is; what became of the pause is asked until it answers."""
+    sandbox_id = await gw.create()
+    site.runtime.failures["pause"] = [EngineUnavailable("gone")]
+    site.runtime.failures["observe"] = [EngineUnavailable("gone"), EngineUnavailable("still gone")]
+    if did:
+        site.runtime.workloads[sandbox_id].phase = "paused"
+    answer = await gw.http.post(f"/sandboxes/{sandbox_id}/pause")
+    assert answer.status_code == 503
+    shown = (await gw.http.get(f"/sandboxes/{sandbox_id}")).json()["status"]
+    assert (shown["state"], shown["reason"]) == ("Unknown", "ENGINE_SILENT")
+    assert (await gw.http.post(f"/sandboxes/{sandbox_id}/pause")).status_code == 409
+    await gw.until(sandbox_id, state)
+
+
+async def test_a_pause_that_cannot_be_looked_at_is_a_pause(site: FakeGateway, gw: Running) -> None:
+    """When only the look after a pause fails, the sandbox is paused all the same."""
+    sandbox_id = await gw.create()
+    site.runtime.failures["observe"] = [EngineUnavailable("gone")]
+    assert (await gw.http.post(f"/sandboxes/{sandbox_id}/pause")).status_code == 202
+    assert await gw.state(sandbox_id) == "Paused"
+
+
+async def test_an_end_comes_with_the_last_words(site: FakeGateway, gw: Running) -> None:
+    """The status of a sandbox that ended shows what it printed last, on one line and not for ever."""
+    sandbox_id = await gw.create()
+    site.runtime.workloads[sandbox_id].output = "first\n\x1b[31mred\x1b[0m\n" + "x" * 1000 + "\n"
+    site.runtime.end(sandbox_id, 3)
+    message = (await gw.until(sandbox_id, "Failed"))["status"]["message"]
+    assert message.startswith("the entrypoint ended with exit code 3; its last output: …xxx")
+    assert len(message) < 500
+    other = await gw.create()
+    site.runtime.workloads[other].output = "one\n\x1b[31mtwo\n"
+    site.runtime.end(other, 0)
+    assert "one | [31mtwo" in (await gw.until(other, "Terminated"))["status"]["message"]
+
+
+async def test_an_undo_that_takes_long_is_told_as_the_failure_it_is(tmp_path: Path) -> None:
+    """A create that failed and is still being taken back answers its error, never 202 for what is not found."""
+    site = gateway(tmp_path, create_wait_seconds=0.5)
+    site.runtime.failures["start"] = [StartFailed("no")]
+    site.runtime.holds["remove"] = asyncio.Event()
+    async with site.running() as gw:
+        gw.services.operations.undo_seconds = 0.05
+        assert (await gw.http.post("/sandboxes", json=body())).status_code == 500
+        site.runtime.holds["remove"].set()
+        await settled(lambda: not site.runtime.workloads)
+
+
+async def test_a_store_that_is_full_does_not_keep_a_failed_create(site: FakeGateway, gw: Running) -> None:
+    """A failure that cannot be recorded at once is recorded in the end, and what was made is removed."""
+    store = gw.services.operations._register.store
+    original, refusals = store.update, [1, 1]
+
+    async def full(record: SandboxRecord, *events: LifeEvent) -> SandboxRecord | None:
+        if record.step == Step.UNDOING and refusals:
+            refusals.pop()
+            raise Unavailable("the disk is full")
+        return await original(record, *events)
+
+    store.update = full  # type: ignore[method-assign]
+    site.runtime.failures["start"] = [StartFailed("no")]
+    assert (await gw.http.post("/sandboxes", json=body())).status_code == 500
+    await settled(lambda: not site.runtime.workloads)
+    assert refusals == []
+
+
 async def test_no_secret_is_logged_or_stored(site: FakeGateway, gw: Running) -> None:
     """Credentials, environment values, keys and tokens are in no log line and in no file."""
     auth = {"uri": "img:1", "auth": {"username": "u", "password": "planted-secret-1"}}
@@ -258,7 +336,7 @@ async def test_no_secret_is_logged_or_stored(site: FakeGateway, gw: Running) -> 
         await gw.http.delete(f"/sandboxes/{sandbox_id}")
         await settled(lambda: not site.runtime.workloads)
     token = endpoint["headers"]["X-EXECD-ACCESS-TOKEN"]
-    said = str(lines) + str([path.read_bytes() for path in site.settings.home.iterdir()])
+    said = str(lines) + str([path.read_bytes() for path in site.settings.home.rglob("*") if path.is_file()])
     assert "audit" in said
     for secret in ("planted-secret-1", "planted-secret-2", KEY, token):
         assert secret not in said

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from gateway.sandboxes.expiry import expires_at, is_due, renewed
-from specs.errors import InvalidExpiration, NoExpirationToRenew
+from specs.errors import BadRequest, InvalidExpiration, NoExpirationToRenew
 from tests.contracts.store import record
 from tests.fakes.clock import START
 
@@ -16,6 +16,13 @@ def test_life_begins_when_accepted() -> None:
     """The timeout counts from acceptance; none means never."""
     assert expires_at(START, 60) == START + timedelta(seconds=60)
     assert expires_at(START, None) is None
+
+
+@pytest.mark.parametrize("timeout", [10**12, 10**30])
+def test_an_end_beyond_the_calendar_is_refused(timeout: int) -> None:
+    """A timeout that no instant can hold is the caller's mistake."""
+    with pytest.raises(BadRequest, match="timeout"):
+        expires_at(START, timeout)
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,10 @@ def test_the_first_broken_rule_is_told() -> None:
         ({"env": {"BOXWRIGHT_STATE_DIR": None}}, "SANDBOX::INVALID_PARAMETER"),
         ({"env": {"A": "x" * 131_072}}, "SANDBOX::INVALID_PARAMETER"),
         ({"image": {"uri": "a b"}}, "SANDBOX::INVALID_PARAMETER"),
+        ({"image": {"uri": "../containers/x"}}, "SANDBOX::INVALID_PARAMETER"),
+        ({"image": {"uri": "http://169.254.169.254/latest"}}, "SANDBOX::INVALID_PARAMETER"),
+        ({"image": {"uri": "a/b?fromSrc=x"}}, "SANDBOX::INVALID_PARAMETER"),
+        ({"image": {"uri": "--privileged"}}, "SANDBOX::INVALID_PARAMETER"),
         ({"metadata": {f"k{number}": "v" for number in range(65)}}, "SANDBOX::INVALID_METADATA_LABEL"),
         ({"resourceLimits": {"memory": "1Mi"}}, "SANDBOX::INVALID_PARAMETER"),
         (

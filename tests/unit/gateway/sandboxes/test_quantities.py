@@ -26,7 +26,15 @@ def test_cpu(text: str, value: int) -> None:
     assert nano_cpus(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1c", "m", "many", "1e400", "1,5"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["", "0", "-1", "nan", "inf", "1c", "m", "many", "1e400", "1,5", ".", "1e99999999999", "1e999999"],
+        "٣",
+        "9" * 200_000,
+    ],
+    ids=lambda text: text[:16],
+)
 def test_cpu_refused(text: str) -> None:
     """Everything else is refused."""
     with pytest.raises(BadRequest, match="cpu"):

@@ -26,6 +26,9 @@ LATER = START + timedelta(seconds=5)
         (Observed("s", "exited", exit_code=1), State.FAILED, "CONTAINER_EXITED_ERROR"),
         (Observed("s", "dead", exit_code=137), State.FAILED, "CONTAINER_EXITED_ERROR"),
         (Observed("s", "exited", exit_code=137, oom_killed=True), State.FAILED, "OOMKilled"),
+        # The engine's mark is older than the end: a command ran out of memory and the sandbox lived on.
+        (Observed("s", "exited", exit_code=0, oom_killed=True), State.TERMINATED, "CONTAINER_EXITED"),
+        (Observed("s", "exited", exit_code=3, oom_killed=True), State.FAILED, "CONTAINER_EXITED_ERROR"),
         (Observed("s", "exited", exit_code=None), State.FAILED, "CONTAINER_EXITED_ERROR"),
         (Observed("s", "removing"), State.STOPPING, "CONTAINER_REMOVING"),
         (Observed("s", "strange"), State.UNKNOWN, "CONTAINER_STATE_UNKNOWN"),

@@ -7,17 +7,17 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from gateway.stores.database import Database, StoreTooNew, migrations
+from gateway.stores.database import Database, StoreTooNew, StoreUnavailable, migrations
 from gateway.stores.keys import SqliteKeys
-from gateway.stores.rows import row_of
+from gateway.stores.rows import COLUMNS, row_of
 from gateway.stores.sqlite import _INSERT, SqliteStore, _write_pairs
-from tests.contracts.store import KeysContract, StoreContract, kept, record
+from tests.contracts.store import KeysContract, StoreContract, event, kept, record
 from tests.fakes.clock import START, FakeClock
 
 ROOT = Path(__file__).parents[4]
@@ -78,23 +78,62 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         Database(path)
 
 
+async def test_the_first_release_is_brought_up(tmp_path: Path) -> None:
+    """A file as the first release wrote it opens, and its records are whole."""
+    path = tmp_path / "boxwright.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(migrations()[0])
+        columns = [one for one in COLUMNS if one != "worker"]
+        values = dict(zip(COLUMNS, row_of(record(metadata={"a": "1"}), 3), strict=True))
+        connection.execute(
+            f"INSERT INTO sandboxes ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+            [values[one] for one in columns],
+        )
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    database = Database(path)
+    try:
+        assert await SqliteStore(database).get("s1") == record(metadata={"a": "1"}, version=3)
+    finally:
+        database.close()
+
+
 async def test_two_processes_may_share_the_file(
     database: Database, store: SqliteStore, tmp_path: Path
 ) -> None:
     """What another connection commits is seen at once."""
     other = Database(tmp_path / "state" / "boxwright.db")
     try:
+        before = await store.foreign_writes()
         await kept(SqliteStore(other), record())
         assert await store.get("s1") == record()
+        assert await store.foreign_writes() != before
     finally:
         other.close()
+
+
+async def test_a_full_disk_refuses_and_harms_nothing(database: Database, store: SqliteStore) -> None:
+    """When the file cannot grow a write is refused as such, what is there can be read, and room heals it."""
+    await kept(store, record("before"))
+
+    def room(pages: int) -> Callable[[sqlite3.Connection], None]:
+        return lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").close()
+
+    big = {"deep": "x" * 100_000}
+    await database._run(database._writer, lambda: room(1)(database._connection()))
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.insert(record("s1", spec=big), event("s1"), idempotency_key="k")
+    assert await store.get("s1") is None
+    assert await store.get("before") == record("before")
+    await database._run(database._writer, lambda: room(1_000_000)(database._connection()))
+    assert await store.insert(record("s1", spec=big), event("s1"), idempotency_key="k") is None
 
 
 WRITER = """
 import asyncio, sys
 from pathlib import Path
 from gateway.stores.database import Database
-from gateway.stores.rows import row_of
+from gateway.stores.rows import COLUMNS, row_of
 from gateway.stores.sqlite import _INSERT, SqliteStore, _write_pairs
 from tests.contracts.store import event, record
 

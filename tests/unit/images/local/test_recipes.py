@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from images.local.recipes import NAMES, RECIPES, UnknownImage, changes, chosen, recipe_hash, reference
+from images.bundle.apt_sources import Entry
+from images.local.recipes import (
+    NAMES,
+    RECIPES,
+    UnknownImage,
+    changes,
+    chosen,
+    of_release,
+    recipe_hash,
+    reference,
+)
 from images.reference import parse
 
 
@@ -21,6 +31,8 @@ def test_the_hash_follows_every_ingredient() -> None:
     assert base != recipe_hash(recipe, {"release": "b", "machine": "m"})
     assert base != recipe_hash(replace(recipe, packages=("x",)), {"release": "a", "machine": "m"})
     assert base != recipe_hash(replace(recipe, command=("x",)), {"release": "a", "machine": "m"})
+    assert base != recipe_hash(replace(recipe, release="b"), {"release": "a", "machine": "m"})
+    assert base != recipe_hash(replace(recipe, settings=("USER x",)), {"release": "a", "machine": "m"})
 
 
 def test_names_are_chosen_once_each() -> None:
@@ -41,3 +53,33 @@ def test_references_are_well_formed_and_labelled(name: str) -> None:
     said = changes(RECIPES[name], "id")
     assert "LABEL boxwright.io/recipe=id" in said
     assert any(line.startswith('CMD ["/') for line in said)
+
+
+def test_the_command_is_said_after_the_entrypoint() -> None:
+    """
+    An instruction that names an entrypoint would take an earlier command away.
+    """
+    said = changes(RECIPES["dressed"], "id")
+    entry, command = (
+        next(n for n, line in enumerate(said) if line.startswith(word)) for word in ("ENTRYPOINT", "CMD")
+    )
+    assert entry < command
+
+
+OWN = Entry(("deb",), ("http://mirror/debian",), ("old", "old-updates"), ("main",), (("Signed-By", "/key"),))
+SECURITY = replace(OWN, uris=("http://mirror/security",), suites=("old-security",))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (None, (OWN, SECURITY)),
+        ("old", (OWN, SECURITY)),
+        ("new", (replace(OWN, suites=("new",)),)),
+    ],
+)
+def test_another_release_comes_from_the_same_mirror(wanted: str | None, found: tuple[Entry, ...]) -> None:
+    """
+    Mirror and key stay; of another release only the release itself is asked for.
+    """
+    assert of_release((OWN, SECURITY), "old", wanted) == found

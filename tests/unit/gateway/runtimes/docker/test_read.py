@@ -272,7 +272,7 @@ def test_a_description_hides_what_looks_secret() -> None:
     text = read.describe(inspect())
 
     assert "planted" not in text
-    assert "A=1" in text
+    assert "A=(hidden)" in text
     assert "MY_SECRET=(hidden)" in text
     assert "/v <- volume vol (ro)" in text
     assert "Published:   127.0.0.1:40001" in text

@@ -1,0 +1,1 @@
+"""Everything at once, at random, for a long time."""
