@@ -160,6 +160,7 @@ class DockerSettings:
     )
     port_range_max: int = _setting(32000, "last host port for sandboxes", low=1024, high=65535)
     publish_host: str = _setting("127.0.0.1", "host address that sandbox ports are published on")
+    read_only_root: bool = _setting(False, "sandboxes may write to /tmp, their volumes and nowhere else")
     pids_limit: int | None = _setting(4096, "processes and threads one sandbox may have", low=1)
     sandbox_env: Mapping[str, str] = _setting({}, "environment of every sandbox; a request's own wins")
     sandbox_binds: tuple[str, ...] = _setting((), "extra binds of every sandbox, `source:target[:ro]`")

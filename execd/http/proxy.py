@@ -25,12 +25,19 @@ from execd.wire.http1 import (
     split_list,
     status_line,
 )
-from specs.errors import BackendResponseFailed, BadRequest, BoxwrightError
+from specs.errors import (
+    BackendResponseFailed,
+    BadRequest,
+    BoxwrightError,
+    ExecdNotSupported,
+    UpstreamUnreachable,
+)
 from specs.names import (
     HEADER_ACCESS_RENEW,
     HEADER_API_KEY,
     HEADER_INGRESS_TO,
     HEADER_SECURE_ACCESS,
+    PORT_EGRESS,
     PORT_EXECD,
 )
 
@@ -154,6 +161,25 @@ def request_head(request: ServerRequest, port: int) -> bytes:
     return "\r\n".join([*out, "", ""]).encode("latin-1")
 
 
+def local_location(value: str, port: int) -> str:
+    """
+    Bring a redirect to the service itself back below `/proxy/{port}`.
+
+    An outer proxy that says its own prefix (`X-Forwarded-Prefix`) rewrites by itself, so this is for direct
+    callers only. Relative references and other hosts are returned untouched.
+    """
+    prefix = f"{PREFIX.decode('ascii')}{port}"
+    for own in (f"http://localhost:{port}", f"//localhost:{port}"):
+        if value == own or value.startswith(own + "/"):
+            value = value[len(own) :] or "/"
+            break
+    if not value.startswith("/") or value.startswith("//"):
+        return value
+    if value == prefix or value.startswith(prefix + "/"):
+        return value
+    return prefix + value
+
+
 class _Upstream:
     """Our connection to the service."""
 
@@ -227,7 +253,15 @@ async def forward(request: ServerRequest, reply: Reply, port: int) -> None:
         BackendResponseFailed: the answer is not HTTP.
         ClientGone: the client hung up.
     """
-    upstream = _Upstream(await dial(port))
+    try:
+        upstream = _Upstream(await dial(port))
+    except UpstreamUnreachable:
+        if port == PORT_EGRESS:
+            raise ExecdNotSupported(
+                "no egress sidecar runs beside this sandbox: network policies and the credential vault are not "
+                "available here (GET /v1/capabilities says what is)"
+            ) from None
+        raise
     try:
         try:
             await send_all(upstream.sock, request_head(request, port))
@@ -237,6 +271,11 @@ async def forward(request: ServerRequest, reply: Reply, port: int) -> None:
         try:
             head = await upstream.head()
             if head.status != 101:
+                if request.header("x-forwarded-prefix") is None:
+                    head.headers = [
+                        (name, local_location(value, port) if name.lower() == "location" else value)
+                        for name, value in head.headers
+                    ]
                 await _relay(request.method, reply, head, upstream)
                 return
         except BackendResponseFailed:

@@ -497,6 +497,13 @@ class Sandboxes:
                     code="DOCKER::SANDBOX_NOT_RUNNING",
                     details=_status_details(record),
                 )
+            if record.status.state in {State.PAUSING, State.PAUSED} and port != PORT_EGRESS:
+                # Nothing answers at the address of a frozen sandbox: a client would wait until it gives up.
+                raise BadRequest(
+                    f"{states.describe(record)}; resume it first",
+                    code="DOCKER::SANDBOX_NOT_RUNNING",
+                    details=_status_details(record),
+                )
             return record if record.address is not None else None
 
         wait = self._settings.gateway.endpoint_wait_seconds

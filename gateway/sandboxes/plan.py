@@ -151,6 +151,7 @@ def make_plan(request: CreateSandboxRequest, settings: Settings, facts: Facts) -
             no_new_privileges=docker.no_new_privileges,
             seccomp_profile=docker.seccomp_profile,
             apparmor_profile=docker.apparmor_profile,
+            read_only_root=docker.read_only_root,
             isolation=isolation,
         ),
         bundle=facts.bundle,

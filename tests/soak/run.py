@@ -106,7 +106,9 @@ class Soak:
             await asyncio.sleep(0.05)
             return None
         self.done[f"{verb} {answer.status_code}"] += 1
-        if answer.status_code not in FINE:
+        # On a busy machine the instant that was meant to be soon is past when the request arrives.
+        late = verb == "shorten" and answer.status_code == 400
+        if answer.status_code not in FINE and not late:
             self.wrong.append(f"{verb} {path}: {answer.status_code} {answer.text[:300]}")
         return answer
 

@@ -170,7 +170,7 @@ def test_head_is_get_without_a_body(client: httpx.Client) -> None:
         ("GET", "/command/status/", 404, "ROUTE_NOT_FOUND"),
         ("POST", "/pty", 501, "NOT_SUPPORTED"),
         ("POST", "/code/context", 501, "NOT_SUPPORTED"),
-        ("GET", "/v1/isolated/capabilities", 501, "NOT_SUPPORTED"),
+        ("GET", "/v1/isolated/sessions", 501, "NOT_SUPPORTED"),
         ("GET", "/v1/filesystem/0/0/files/info", 501, "NOT_SUPPORTED"),
         ("GET", "/proxy/x", 400, "INVALID_PORT"),
         ("GET", "/proxy/70000/", 400, "INVALID_PORT"),

@@ -187,7 +187,7 @@ def test_every_answer_is_documented(world: World, living: dict[str, str], operat
     )
     known = {**KNOWN, "path": one}
 
-    @examples(4 if operation.planned else 40)
+    @examples(3 if operation.planned else 25)
     @given(call=calls(operation, known, {HEADER_ACCESS_TOKEN: TOKEN}))
     def check(call: Call) -> None:
         target = call.target

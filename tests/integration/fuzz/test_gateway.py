@@ -97,7 +97,7 @@ def test_every_answer_is_documented(world: World, operation: Operation) -> None:
     """No call makes the gateway fail, and every answer is one that its document describes."""
     known = {**KNOWN, "metadata": st.just("a=1") | texts} if operation.method == "GET" else KNOWN
 
-    @examples(10 if operation.planned else 40)
+    @examples(6 if operation.planned else 25)
     @given(call=calls(operation, known, HEADERS))
     def check(call: Call) -> None:
         answer = world.send(call)

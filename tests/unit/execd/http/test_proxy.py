@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from execd import loop
-from execd.http.proxy import InvalidProxyPort, _Flow, _outlast, split_proxy
+from execd.http.proxy import InvalidProxyPort, _Flow, _outlast, local_location, split_proxy
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,26 @@ def test_half_a_tunnel_lasts_while_something_moves(moving: bool) -> None:
         return ended
 
     assert loop.run(main()) == moving
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        ("/share/", "/proxy/8000/share/"),
+        ("/", "/proxy/8000/"),
+        ("/?a=1#b", "/proxy/8000/?a=1#b"),
+        ("http://localhost:8000/x?y", "/proxy/8000/x?y"),
+        ("http://localhost:8000", "/proxy/8000/"),
+        ("//localhost:8000/x", "/proxy/8000/x"),
+        ("share", "share"),
+        ("../up", "../up"),
+        ("/proxy/8000/x", "/proxy/8000/x"),
+        ("/proxy/80001/x", "/proxy/8000/proxy/80001/x"),
+        ("//elsewhere/x", "//elsewhere/x"),
+        ("https://elsewhere/x", "https://elsewhere/x"),
+        ("http://localhost:80001/x", "http://localhost:80001/x"),
+    ],
+)
+def test_a_redirect_to_the_service_itself_stays_below_its_prefix(value: str, seen: str) -> None:
+    """Root-relative redirects and ones to the service's own address are rewritten, others are not (R97)."""
+    assert local_location(value, 8000) == seen

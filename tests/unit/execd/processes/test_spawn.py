@@ -11,7 +11,7 @@ import pytest
 from execd import loop
 from execd.output.pump import pipe
 from execd.processes.identity import Identity
-from execd.processes.spawn import CannotStart, Program, Spawner, high
+from execd.processes.spawn import CannotStart, Expendable, Program, Spawner, high
 
 Run = Callable[[Any], Any]
 ROOT = os.geteuid() == 0
@@ -159,3 +159,35 @@ def test_failed_starts_leave_nothing(spawner: Spawner, run: Run) -> None:
 
 async def result_without_pipe(spawner: Spawner, cwd: str | None) -> None:
     await spawner.start(Program(["/no/such"], {}, stdout=1, stderr=2, cwd=cwd))
+
+
+def test_what_is_started_goes_before_us_from_its_first_breath(run: Run) -> None:
+    """The program and its first child have the raised score; ours is what it was."""
+    before = Path("/proc/self/oom_score_adj").read_text()
+
+    async def main() -> bytes:
+        ours, theirs = os.pipe()
+        try:
+            script = "cat /proc/self/oom_score_adj"
+            for cwd in (None, "/"):
+                environ = {"PATH": os.environ["PATH"]}
+                program = Program(["sh", "-c", script + "; :"], environ, stdout=theirs, stderr=2, cwd=cwd)
+                pid = await Spawner(None).start(program)
+                assert await loop.child_exit(pid) == 0
+            return os.read(ours, 100)
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+    assert run(main()) == b"500\n500\n"
+    assert Path("/proc/self/oom_score_adj").read_text() == before
+
+
+def test_a_score_that_cannot_be_raised_is_left(tmp_path: Path) -> None:
+    """Without /proc, or where the container is expendable already, programs start all the same."""
+    with Expendable(str(tmp_path / "missing")):
+        pass
+    score = tmp_path / "score"
+    score.write_text("700\n")
+    with Expendable(str(score)):
+        assert score.read_text() == "700\n"

@@ -104,6 +104,7 @@ def test_a_prefix_marks_all_runs_of_a_session(run: Run) -> None:
         one = await family("sleep 987", f"{mark}/1")
         other = await family("sleep 987", f"{mark}x/1")
         await Family(-1, f"{mark}/").kill()
+        await loop.sleep(0.05)  # a dying process has lost its environment before it is dead
         gone = not one.find()
         alive = bool(other.find())
         await other.kill()

@@ -62,9 +62,14 @@ async def test_a_pending_sandbox_is_waited_for(site: FakeGateway) -> None:
 
 
 async def test_an_ended_sandbox_has_no_endpoint(gw: Running, site: FakeGateway) -> None:
-    """The lookup says at once what became of it; a paused one still has its address."""
+    """The lookup says at once what became of it, or that a paused one must be resumed first."""
     sandbox_id = await gw.create()
     await gw.http.post(f"/sandboxes/{sandbox_id}/pause")
+    paused = await gw.http.get(f"/sandboxes/{sandbox_id}/endpoints/44772")
+    assert (paused.status_code, paused.json()["code"]) == (400, "DOCKER::SANDBOX_NOT_RUNNING")
+    assert "resume it first" in paused.json()["message"]
+    assert (await gw.http.get(f"/sandboxes/{sandbox_id}/endpoints/18080")).status_code == 200
+    await gw.http.post(f"/sandboxes/{sandbox_id}/resume")
     assert (await gw.http.get(f"/sandboxes/{sandbox_id}/endpoints/44772")).status_code == 200
     site.runtime.end(sandbox_id, 137, oom_killed=True)
     await gw.until(sandbox_id, "Failed")

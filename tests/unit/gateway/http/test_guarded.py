@@ -47,3 +47,13 @@ async def test_numbers_beyond_everything_are_refused(gw: Running, changes: dict[
     """A number that no field can hold is a 400, never a failure."""
     answer = await gw.http.post("/sandboxes", json=body(**changes))
     assert answer.status_code == 400
+
+
+async def test_instants_beyond_the_calendar_are_no_failure(gw: Running) -> None:
+    """An end that UTC cannot express is refused, and logs since ever are all logs."""
+    sandbox_id = await gw.create()
+    for moment in ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"):
+        answer = await gw.http.post(f"/sandboxes/{sandbox_id}/renew-expiration", json={"expiresAt": moment})
+        assert answer.status_code == 422
+    answer = await gw.http.get(f"/sandboxes/{sandbox_id}/diagnostics/logs", params={"since": "999999d"})
+    assert answer.status_code == 200
