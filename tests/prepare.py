@@ -106,6 +106,8 @@ def main() -> None:
     made = bundle.build("frozen", source_root=ROOT, cache=bundle.default_cache(os.environ), report=say)
     say(f"bundle: {made.kind}, {made.size / 1e6:.1f} MB, {made.path}")
     npm_client()
+    mcp_server()
+    redis_server()
     registry()
     say(f"ready after {time.monotonic() - began:.0f} s")
 
