@@ -44,6 +44,7 @@ ACCEPTS_PER_WAKE = 64
 PIECE = 256 * 1024
 SMALL = 64 * 1024  # replies up to here are copied into one send
 DRAIN = 256 * 1024  # of an unwanted body, read to keep the connection
+LINGER = 16 << 20  # of one, read so that a client that is still sending gets the answer
 
 BIND_SECONDS = 2.0  # for a port in the ephemeral range to be given back
 
@@ -416,7 +417,7 @@ class Connection:
         except OSError:
             return
         until = now() + self.patience.linger
-        left = 4 * DRAIN
+        left = LINGER
         while left > 0 and now() < until:
             data = await self.recv(SMALL, until - now())
             if not data:

@@ -25,7 +25,6 @@ from specs.errors import ExecutionFailed
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
     from typing import Any
 
     from execd.processes.identity import Identity
@@ -107,46 +106,6 @@ def find_spawn_program() -> str | None:
     return path if os.access(path, os.X_OK) else None
 
 
-class Expendable:
-    """
-    Within a `with`: what is started is what the kernel ends before us when memory runs out.
-
-    A process inherits its score (proc_pid_oom_score_adj(5)), so ours is raised while we start it:
-    one that is set from outside afterwards can miss what the program has started meanwhile. Anyone
-    may go back to a score that was not forced on it.
-    """
-
-    __slots__ = ("_fd", "_own")
-
-    def __init__(self, path: str = "/proc/self/oom_score_adj") -> None:
-        self._fd = -1
-        self._own = b""
-        try:
-            fd = high(os.open(path, os.O_RDWR | os.O_CLOEXEC))
-        except OSError:
-            return  # no /proc, or not ours to write: nothing is promised then
-        self._own = os.pread(fd, 16, 0).strip()
-        if int(self._own or b"0") < OOM_SCORE:
-            self._fd = fd
-        else:
-            os.close(fd)  # the whole container is as expendable already
-
-    def __enter__(self) -> None:
-        self._set(b"%d" % OOM_SCORE)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._set(self._own)
-
-    def _set(self, score: bytes) -> None:
-        if self._fd >= 0:
-            try:
-                os.pwrite(self._fd, score, 0)
-            except OSError:
-                self._fd = -1  # some container runtimes do not let it be changed
-
-
 class Spawner:
     """Starts programs.
 
@@ -154,12 +113,11 @@ class Spawner:
         spawn_program: path of the static spawn program; None where the bundle has none.
     """
 
-    __slots__ = ("_expendable", "null", "spawn_program")
+    __slots__ = ("null", "spawn_program")
 
     def __init__(self, spawn_program: str | None) -> None:
         self.spawn_program = spawn_program
         self.null = high(os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC))
-        self._expendable = Expendable()
         keep_inherited()
 
     async def start(self, program: Program) -> int:
@@ -173,8 +131,9 @@ class Spawner:
             CannotStart: it does not run; nothing of it is left.
         """
         if program.cwd is None and program.identity is None and not program.limits and not program.terminal:
-            with self._expendable:
-                return self._start_directly(program)
+            pid = self._start_directly(program)
+            make_expendable(pid)
+            return pid
         return await self._start_prepared(program)
 
     def _start_directly(self, program: Program) -> int:
@@ -198,11 +157,11 @@ class Spawner:
         report_out = high(report_out)
         try:
             try:
-                with self._expendable:
-                    if self.spawn_program is not None:
-                        pid = self._start_helper(self.spawn_program, program, report_out)
-                    else:
-                        pid = _fork_exec(program, self._stdin(program), report_in, report_out)
+                if self.spawn_program is not None:
+                    pid = self._start_helper(self.spawn_program, program, report_out)
+                else:
+                    pid = _fork_exec(program, self._stdin(program), report_in, report_out)
+                    make_expendable(pid)
             except OSError as failure:
                 raise refusal("start", failure.errno or errno.EINVAL, program) from failure
             finally:
@@ -229,6 +188,7 @@ class Spawner:
             groups=None if identity is None else identity.groups,
             terminal=program.terminal,
             limits=program.limits,
+            oom_score=OOM_SCORE,
             # Another user's environment cannot be read without CAP_SYS_PTRACE, so its orphans
             # could not be recognised: they stay below the command instead.
             subreaper=identity is not None,
@@ -299,6 +259,43 @@ def keep_inherited() -> None:
                 os.set_inheritable(fd, False)
             except OSError:
                 continue  # the directory's own descriptor, closed meanwhile
+
+
+def make_expendable(pid: int) -> None:
+    """
+    Let the kernel prefer this program, and what it has started already, over execd when memory runs out.
+
+    Best effort. A score is inherited, so only children from before it was set need theirs; raising our
+    own while we start a program would spare that, but starting one is just when memory runs out.
+    """
+    waiting = [pid]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            fd = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            continue  # no /proc, or it has ended already
+        try:
+            os.write(fd, b"%d" % OOM_SCORE)
+        except OSError:
+            continue  # the container may have a higher score than ours already
+        finally:
+            os.close(fd)
+        waiting += children(pid)
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process with one thread; none where the kernel does not list them."""
+    try:
+        fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        return [int(word) for word in os.read(fd, 4096).split()]
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
 
 
 def refusal(step: str, number: int, program: Program) -> CannotStart:

@@ -124,7 +124,19 @@ class Shell:
 class Run:
     """One run of a session: waiting, running or over."""
 
-    __slots__ = ("cwd", "number", "over", "reason", "request", "session", "since", "started_at")
+    __slots__ = (
+        "answered",
+        "calm",
+        "cwd",
+        "number",
+        "over",
+        "reason",
+        "request",
+        "session",
+        "since",
+        "started_at",
+        "stopping",
+    )
 
     def __init__(self, session: Session, request: RunInSessionRequest, cwd: str | None) -> None:
         self.session = session
@@ -134,6 +146,9 @@ class Run:
         self.since = 0
         self.started_at = 0.0
         self.reason: str | None = None  # why it was stopped
+        self.stopping = 0  # how many are ending it right now
+        self.calm = Event()  # one of them has done so
+        self.answered = False  # too late to stop it: its shell may be another run's already
         self.over = Event()
 
 
@@ -346,8 +361,12 @@ class Sessions:
                 shell.status = 9  # the kernel holds it; the kill is pending
         finally:
             telling.cancel()
+        while run.stopping:  # whatever it answered, its shell is being ended too
+            run.calm.clear()
+            await run.calm.wait()
+        run.answered = True
         answers = shell.answers
-        if shell.status is None and answers.status is not None:
+        if run.reason is None and shell.status is None and answers.status is not None:
             session.state = answers.state
             session.cwd = _cwd_of(shell.pid) or session.cwd
             status = (answers.status & 0xFF) << 8
@@ -366,7 +385,7 @@ class Sessions:
 
     async def stop(self, run: Run, reason: str) -> None:
         """End a run and all that it started; earlier runs' background jobs go on."""
-        if run.over.is_set():
+        if run.answered:
             return
         if run.reason is None:
             run.reason = reason
@@ -376,10 +395,15 @@ class Sessions:
             return
         family = Family(shell.pid, f"{session.id}/{run.number}")
         family.since = run.since
-        if reason in {TIMEOUT, DISCONNECT}:
-            await family.kill()
-        else:
-            await family.terminate(INTERRUPT_GRACE)
+        run.stopping += 1
+        try:
+            if reason in {TIMEOUT, DISCONNECT}:
+                await family.kill()
+            else:
+                await family.terminate(INTERRUPT_GRACE)
+        finally:
+            run.stopping -= 1
+            run.calm.set()
 
     async def interrupt(self, session_id: str) -> None:
         """

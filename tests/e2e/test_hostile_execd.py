@@ -24,7 +24,7 @@ from tests.live import boxwright
 pytestmark = MARKS
 
 PIDS = 256
-BASE = 20  # descriptors of an execd that has served every kind of request and is idle again
+BASE = 16  # descriptors of an execd that has served every kind of request and is idle again
 GROWTH = 12 << 20  # bytes that a storm may leave behind: remembered commands, loaded modules
 
 
@@ -228,7 +228,8 @@ async def test_memory_that_runs_out_ends_commands_alone(opened: Opener) -> None:
         _, error = await box.run(argv=["python3", "-c", "x = bytearray(10**9)"])
         assert "out of memory" in error
         assert "137" in error
-    assert (await box.run("cat /proc/1/oom_score_adj /proc/self/oom_score_adj"))[0] == "0\n500"
+    scores = "sleep 0.2; cat /proc/1/oom_score_adj /proc/self/oom_score_adj"
+    assert (await box.run(scores))[0] == "0\n500"
     noisy = await box.start("head -c 60000000 /dev/zero")
 
     async def ended() -> bool:

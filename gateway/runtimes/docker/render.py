@@ -15,7 +15,7 @@ from specs import names
 MANAGER: Final = "boxwright"
 VOLUME_MANAGER: Final = "server"
 EXECD_PORT: Final = f"{names.PORT_EXECD}/tcp"
-STATE_TMPFS: Final = "rw,nosuid,nodev,mode=1777,size=64m"
+STATE_TMPFS: Final = "rw,nosuid,nodev,mode=1777,size=64m,nr_inodes=16384"
 SCRATCH_TMPFS: Final = "rw,nosuid,nodev,exec,mode=1777"
 ISOLATION_DIR: Final = "/var/lib/execd/isolation"
 LOG_CONFIG: Final = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}}

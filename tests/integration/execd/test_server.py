@@ -491,7 +491,7 @@ def test_bodies_go_through_both_ways(client: httpx.Client, chunked: bool) -> Non
         (b"", 502, None),
         (b"SSH-2.0-OpenSSH\r\n\r\n", 502, None),
         (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", 502, None),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" * 100_000, 502, None),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 100, 502, None),
     ],
     ids=["close", "old", "early", "204", "304", "500", "nothing", "ssh", "unasked", "endless early"],
 )

@@ -2,6 +2,9 @@
 
 import errno
 import os
+import signal
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,14 @@ import pytest
 from execd import loop
 from execd.output.pump import pipe
 from execd.processes.identity import Identity
-from execd.processes.spawn import CannotStart, Expendable, Program, Spawner, high
+from execd.processes.spawn import (
+    CannotStart,
+    Program,
+    Spawner,
+    children,
+    high,
+    make_expendable,
+)
 
 Run = Callable[[Any], Any]
 ROOT = os.geteuid() == 0
@@ -161,33 +171,23 @@ async def result_without_pipe(spawner: Spawner, cwd: str | None) -> None:
     await spawner.start(Program(["/no/such"], {}, stdout=1, stderr=2, cwd=cwd))
 
 
-def test_what_is_started_goes_before_us_from_its_first_breath(run: Run) -> None:
-    """The program and its first child have the raised score; ours is what it was."""
-    before = Path("/proc/self/oom_score_adj").read_text()
-
-    async def main() -> bytes:
-        ours, theirs = os.pipe()
+@pytest.mark.skipif(not os.path.exists(f"/proc/self/task/{os.getpid()}/children"), reason="not listed here")
+def test_what_a_program_has_started_already_is_expendable_too() -> None:
+    """A child that is older than its parent's score gets one of its own, and so does a grandchild."""
+    with subprocess.Popen(["sh", "-c", "sh -c 'sleep 987; :' & wait"], start_new_session=True) as program:
         try:
-            script = "cat /proc/self/oom_score_adj"
-            for cwd in (None, "/"):
-                environ = {"PATH": os.environ["PATH"]}
-                program = Program(["sh", "-c", script + "; :"], environ, stdout=theirs, stderr=2, cwd=cwd)
-                pid = await Spawner(None).start(program)
-                assert await loop.child_exit(pid) == 0
-            return os.read(ours, 100)
+            until = time.monotonic() + 5
+            below: list[int] = []
+            while len(below) < 2 and time.monotonic() < until:
+                below = [pid for child in children(program.pid) for pid in [child, *children(child)]]
+            make_expendable(program.pid)
+            scores = [Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in [program.pid, *below]]
         finally:
-            os.close(ours)
-            os.close(theirs)
-
-    assert run(main()) == b"500\n500\n"
-    assert Path("/proc/self/oom_score_adj").read_text() == before
+            os.killpg(program.pid, signal.SIGKILL)
+    assert scores == ["500\n"] * 3
 
 
-def test_a_score_that_cannot_be_raised_is_left(tmp_path: Path) -> None:
-    """Without /proc, or where the container is expendable already, programs start all the same."""
-    with Expendable(str(tmp_path / "missing")):
-        pass
-    score = tmp_path / "score"
-    score.write_text("700\n")
-    with Expendable(str(score)):
-        assert score.read_text() == "700\n"
+def test_a_program_that_has_ended_needs_no_score() -> None:
+    """The program may be gone before it is looked at."""
+    make_expendable(2**22 + 1)
+    assert children(2**22 + 1) == []

@@ -325,3 +325,24 @@ def test_the_environment_file_is_seen(talk: Callable[[], Talk], run: Run, settin
         await one.sessions.close()
 
     run(main())
+
+
+def test_a_stop_that_comes_as_a_run_ends_spares_the_next_run(
+    shell: str, talk: Callable[[], Talk], run: Run
+) -> None:
+    """The next run waits until whoever ends the one before is done, and so never gets a shell that is being killed."""
+
+    async def main() -> None:
+        one = await talk().begin()
+        for late in range(24):
+            plan = one.sessions.plan(one.id, RunInSessionRequest("sleep 0.01; :"))
+            first = loop.start(one.sessions.run(plan, one.heard()), "first")
+            second = loop.start(one.lines("echo next"), "second")
+            await loop.sleep(0.01 + late * 0.0005)
+            stop = loop.start(one.sessions.stop(plan, DISCONNECT), "stop")
+            await first.join()
+            assert await second.join() == ["next"], late
+            await stop.join()
+        await one.sessions.close()
+
+    run(main())
