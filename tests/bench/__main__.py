@@ -53,7 +53,10 @@ def main() -> int:
                 sandbox = api.endpoint(warm)
                 quick = asked.quick
                 parts: dict[str, Callable[[], Iterable[Row]]] = {
-                    "commands": lambda: rows.commands(sandbox, quick=quick),
+                    "commands": lambda: [
+                        *rows.commands(sandbox, quick=quick),
+                        *rows.plain_shell(api, quick=quick),
+                    ],
                     "streams": lambda: rows.streams(sandbox, quick=quick),
                     "start": lambda: rows.start_up(engine, api, warm, made.path, quick=quick),
                     "cold": lambda: rows.cold(engine, api, IMAGE, quick=quick),

@@ -20,17 +20,55 @@ COMPLETE = b'"execution_complete"'
 MIB = 1 << 20
 
 
+SPAWN = (
+    "import os,time;t=[];e=dict(os.environ)\n"
+    "for _ in range(300):\n"
+    " b=time.perf_counter();os.waitpid(os.posix_spawn('/bin/bash',['bash','-c','true'],e),0);t.append(time.perf_counter()-b)\n"
+    "print('floor',sorted(t)[150]*1000)"
+)
+
+
+def spawn_floor(sandbox: Sandbox) -> float:
+    """What the kernel and the shell take for `bash -c true` inside the sandbox, without any daemon; ms."""
+    with connect(sandbox) as link:
+        body = json.dumps({"argv": ["python3", "-c", SPAWN]}).encode()
+        got = exchange(link, sandbox.request("POST", "/command", body))
+    found = re.search(rb"floor ([0-9.]+)", got)
+    if found is None:
+        raise RuntimeError(f"no floor in {got[-300:]!r}")
+    return float(found.group(1))
+
+
 def commands(sandbox: Sandbox, *, quick: bool) -> Iterator[Row]:
     """`POST /command` of `true`, warm, direct."""
     request = command(sandbox, "true")
     count = 300 if quick else 1000
+    floor = spawn_floor(sandbox)
     times = [t * 1000 for t in sequential(sandbox, request, count, COMPLETE)]
-    yield Row("command true, sequential p50", statistics.median(times), "ms", 1.5, n=count)
+    note = "floor: posix_spawn + wait of `bash -c true` inside the same sandbox"
+    yield Row(
+        "command true, sequential p50", statistics.median(times), "ms", 1.5, n=count, floor=floor, note=note
+    )
     yield Row("command true, sequential p99", percentile(times, 0.99), "ms", 3.0, n=count)
     total = 2000 if quick else 6000
     spent, failures = concurrent(sandbox, request, 32, total, COMPLETE)
     yield Row("command true, 32 at once", total / spent, "/s", 1000, at_most=False, n=total)
     yield Row("command true, 32 at once, failures", failures, "", 0, n=total)
+
+
+def plain_shell(api: Api, *, quick: bool) -> Iterator[Row]:
+    """The same in an image whose shell is busybox: what is left when bash's own start is not paid."""
+    made = api.create("boxwright/busybox:local")
+    try:
+        sandbox = api.endpoint(made)
+        request, count = command(sandbox, "true"), 300 if quick else 1000
+        times = [t * 1000 for t in sequential(sandbox, request, count, COMPLETE)]
+        yield Row("command true, busybox sh, p50", statistics.median(times), "ms", n=count)
+        spent, failures = concurrent(sandbox, request, 32, 4 * count, COMPLETE)
+        note = f"{failures} failures"
+        yield Row("command true, busybox sh, 32 at once", 4 * count / spent, "/s", n=4 * count, note=note)
+    finally:
+        api.delete(made)
 
 
 def streams(sandbox: Sandbox, *, quick: bool) -> Iterator[Row]:
