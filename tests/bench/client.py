@@ -60,7 +60,7 @@ class Api:
             "image": {"uri": image},
             "entrypoint": ["tail", "-f", "/dev/null"],
             "timeout": 3600,
-            "resourceLimits": {"cpu": "2", "memory": "4Gi"},
+            "resourceLimits": {},
             **more,
         }
         return str(self.must("POST", "/sandboxes", body)["id"])

@@ -75,7 +75,7 @@ def bursts(live: Live, image: str, *, quick: bool) -> Iterator[Row]:
                     "image": {"uri": image},
                     "entrypoint": ["tail", "-f", "/dev/null"],
                     "timeout": 3600,
-                    "resourceLimits": {"cpu": "1", "memory": "2Gi"},
+                    "resourceLimits": {},
                 },
             )
             if status != 202:
